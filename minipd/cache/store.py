@@ -1,0 +1,139 @@
+"""The tensors of the KV cache: per layer, keys (N, P, K, D) and values of the same shape.
+
+The store knows blocks and layers, nothing about sequences. All layers lie in one buffer, so that a
+pool can register it once with a link; the buffer may be given from outside (a shared mapping).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psutil
+import torch
+from torch import Tensor
+
+from minipd.model.config import ModelConfig
+
+RESERVE_BYTES = 1 << 30  # left to activations, the tokenizer and the rest of the machine
+RESERVE_SHARE = 0.1
+
+
+class CacheTooSmallError(RuntimeError):
+    """No KV cache of a useful size fits; the message says how much memory is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayout:
+    """Everything two workers must agree on before KV may travel between them."""
+
+    num_layers: int
+    num_blocks: int
+    block_size: int
+    num_kv_heads: int
+    head_dim: int
+    dtype: torch.dtype
+
+    @classmethod
+    def of(
+        cls, config: ModelConfig, num_blocks: int, block_size: int, dtype: torch.dtype
+    ) -> KVLayout:
+        return cls(
+            config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim, dtype
+        )
+
+    @property
+    def block_bytes(self) -> int:
+        """One block's keys (or values) in one layer: the unit that a link writes."""
+        return self.block_size * self.num_kv_heads * self.head_dim * self.dtype.itemsize
+
+    @property
+    def total_bytes(self) -> int:
+        return 2 * self.num_layers * self.num_blocks * self.block_bytes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (
+            self.num_layers,
+            2,
+            self.num_blocks,
+            self.block_size,
+            self.num_kv_heads,
+            self.head_dim,
+        )
+
+
+class KVStore:
+    """Reads and writes rows by slot: `slot = block_id * block_size + offset`."""
+
+    def __init__(
+        self, layout: KVLayout, device: torch.device | str = "cpu", buffer: Tensor | None = None
+    ) -> None:
+        self.layout = layout
+        if buffer is None:
+            buffer = torch.zeros(layout.shape, dtype=layout.dtype, device=device)
+        assert buffer.shape == layout.shape, f"a store needs {layout.shape}, got {buffer.shape}"
+        self.buffer = buffer  # (L, 2, N, P, K, D)
+        self.keys = [layer[0] for layer in buffer]  # L x (N, P, K, D)
+        self.values = [layer[1] for layer in buffer]  # L x (N, P, K, D)
+        self._key_rows = [layer[0].flatten(0, 1) for layer in buffer]  # L x (N P, K, D)
+        self._value_rows = [layer[1].flatten(0, 1) for layer in buffer]  # L x (N P, K, D)
+
+    @property
+    def device(self) -> torch.device:
+        return self.buffer.device
+
+    def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor) -> None:
+        """Put rows `k` and `v` (T, K, D) at `slots` (T,), int64."""
+        self._key_rows[layer].index_copy_(0, slots, k)
+        self._value_rows[layer].index_copy_(0, slots, v)
+
+    def read(self, layer: int, run: range | Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values (S, K, D) of a sequence: a view for a `range` of slots, else a gather."""
+        keys, values = self._key_rows[layer], self._value_rows[layer]
+        if isinstance(run, range):
+            return keys[run.start : run.stop], values[run.start : run.stop]  # (S, K, D) views
+        return keys.index_select(0, run), values.index_select(0, run)  # (S, K, D) copies
+
+
+def slots_of(block_ids: list[int], start: int, stop: int, block_size: int) -> range | list[int]:
+    """Slots of tokens `[start, stop)`; a `range` where the blocks lie one after another."""
+    first, last = start // block_size, (stop - 1) // block_size
+    ids = block_ids[first : last + 1]
+    if ids[-1] - ids[0] == last - first and all(b - a == 1 for a, b in zip(ids, ids[1:])):
+        base = ids[0] * block_size - first * block_size
+        return range(base + start, base + stop)
+    return [block_ids[t // block_size] * block_size + t % block_size for t in range(start, stop)]
+
+
+def free_bytes(device: torch.device | str) -> int:
+    """Memory that could still be taken on `device`, bytes."""
+    device = torch.device(device)
+    if device.type == "cpu":
+        return psutil.virtual_memory().available
+    return torch.get_device_module(device).mem_get_info(device)[0]
+
+
+def fit_num_blocks(
+    config: ModelConfig,
+    block_size: int,
+    dtype: torch.dtype,
+    free: int,
+    max_tokens: int,
+) -> int:
+    """Blocks that fit in `free` bytes after the reserve (1 GiB and a tenth), at most `max_tokens`.
+
+    Raises `CacheTooSmallError` when not even one full context fits beside the reserve, unless
+    `max_tokens` asks for less.
+    """
+    per_block = config.kv_bytes_per_token(dtype.itemsize) * block_size
+    usable = int(free - RESERVE_BYTES - RESERVE_SHARE * free)
+    wanted = -(-max_tokens // block_size)
+    least = min(wanted, -(-config.max_context // block_size))
+    if usable < least * per_block:
+        missing = least * per_block - usable
+        raise CacheTooSmallError(
+            f"A KV cache of {least * block_size} tokens needs {least * per_block / 2**20:.0f} MiB "
+            f"and {missing / 2**20:.0f} MiB are missing after the reserve; free some memory, use a "
+            "16-bit dtype, or set num_kv_blocks yourself."
+        )
+    return min(wanted, usable // per_block)

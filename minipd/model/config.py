@@ -1,0 +1,241 @@
+"""What a checkpoint's `config.json` says, in the course's own words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+SUPPORTED = {
+    "LlamaForCausalLM": "Llama and SmolLM",
+    "MistralForCausalLM": "Mistral",
+    "Qwen2ForCausalLM": "Qwen2",
+    "Qwen3ForCausalLM": "Qwen3 (dense)",
+}
+
+# What transformers 5 assumes where a config.json is silent and a wrong guess would not show in the
+# shapes of the weights (its configuration_*.py). Absent differs from null, which means "none".
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "LlamaForCausalLM": {"max_position_embeddings": 2048},
+    "MistralForCausalLM": {
+        "num_key_value_heads": 8,
+        "max_position_embeddings": 131072,
+        "sliding_window": 4096,
+    },
+    "Qwen2ForCausalLM": {
+        "num_key_value_heads": 32,
+        "max_position_embeddings": 32768,
+        "sliding_window": 4096,
+        "max_window_layers": 28,
+    },
+    "Qwen3ForCausalLM": {
+        "num_key_value_heads": 32,
+        "head_dim": 128,
+        "max_position_embeddings": 32768,
+        "sliding_window": 4096,
+        "max_window_layers": 28,
+    },
+}
+
+
+class UnsupportedModelError(ValueError):
+    """A checkpoint that this decoder would compute wrongly; the message says what it can do."""
+
+
+@dataclass(frozen=True, slots=True)
+class RopeConfig:
+    """Rotary position embedding: frequencies `theta ** (-2i / D)`, scaled as `kind` says.
+
+    `linear` divides every frequency by `factor`. `llama3` divides the slow ones, keeps the fast
+    ones and blends between (Llama 3.1 model card, `rope_scaling` of its config.json).
+    """
+
+    theta: float = 10000.0
+    kind: Literal["default", "linear", "llama3"] = "default"
+    factor: float = 1.0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    original_max_context: int = 8192
+
+    def inverse_frequencies(self, head_dim: int) -> list[float]:
+        """The D/2 rotation speeds, radians per position."""
+        plain = [self.theta ** (-2 * i / head_dim) for i in range(head_dim // 2)]
+        if self.kind == "default":
+            return plain
+        if self.kind == "linear":
+            return [frequency / self.factor for frequency in plain]
+        return [self._llama3(frequency) for frequency in plain]
+
+    def _llama3(self, frequency: float) -> float:
+        turns = self.original_max_context * frequency / (2 * math.pi)
+        blend = (turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)
+        blend = min(1.0, max(0.0, blend))
+        return blend * frequency + (1.0 - blend) * frequency / self.factor
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """Sizes of a dense decoder: L, H, K, D, E, F (feed-forward) and V of the dimension table."""
+
+    architecture: str
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    hidden_size: int
+    ffn_size: int
+    vocab_size: int
+    max_context: int
+    rms_norm_eps: float = 1e-5
+    tie_word_embeddings: bool = False
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    rope: RopeConfig = RopeConfig()
+
+    @property
+    def num_matmul_parameters(self) -> int:
+        """Weights that every decoded token multiplies with, the output head included."""
+        qkv = self.hidden_size * (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
+        out = self.num_heads * self.head_dim * self.hidden_size
+        ffn = 3 * self.hidden_size * self.ffn_size
+        return self.num_layers * (qkv + out + ffn) + self.hidden_size * self.vocab_size
+
+    @property
+    def num_parameters(self) -> int:
+        per_layer = 2 * self.hidden_size + (2 * self.head_dim if self.qk_norm else 0)
+        if self.qkv_bias:
+            per_layer += (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
+        embed = 0 if self.tie_word_embeddings else self.hidden_size * self.vocab_size
+        small = self.num_layers * per_layer + self.hidden_size
+        return self.num_matmul_parameters + embed + small
+
+    def kv_bytes_per_token(self, bytes_per_value: int = 4) -> int:
+        """Keys and values of one token in all layers: `2 * L * K * D` values."""
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * bytes_per_value
+
+    @classmethod
+    def from_hf(cls, raw: Mapping[str, Any]) -> ModelConfig:
+        """Read a Hugging Face `config.json`; raises `UnsupportedModelError` rather than guess."""
+        architecture = _architecture(raw)
+        raw = {**DEFAULTS[architecture], **raw}
+        _refuse_what_would_be_wrong(raw)
+        num_heads, hidden_size = _size(raw, "num_attention_heads"), _size(raw, "hidden_size")
+        config = cls(
+            architecture=architecture,
+            num_layers=_size(raw, "num_hidden_layers"),
+            num_heads=num_heads,
+            num_kv_heads=_size(raw, "num_key_value_heads", num_heads),
+            head_dim=_size(raw, "head_dim", hidden_size // num_heads),
+            hidden_size=hidden_size,
+            ffn_size=_size(raw, "intermediate_size"),
+            vocab_size=_size(raw, "vocab_size"),
+            max_context=_size(raw, "max_position_embeddings"),
+            rms_norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
+            tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
+            qkv_bias=architecture.startswith("Qwen2"),
+            qk_norm=architecture.startswith("Qwen3"),
+            rope=_rope(raw),
+        )
+        if config.num_heads % config.num_kv_heads or config.head_dim % 2:
+            raise UnsupportedModelError(
+                f"{config.num_heads} query heads cannot share {config.num_kv_heads} KV heads of "
+                f"size {config.head_dim}; the config.json looks damaged."
+            )
+        return config
+
+
+def _architecture(raw: Mapping[str, Any]) -> str:
+    names = raw.get("architectures") or []
+    if not names:
+        raise UnsupportedModelError(
+            "The config.json names no architecture; is it a language model?"
+        )
+    if names[0] not in SUPPORTED:
+        raise UnsupportedModelError(
+            f"{names[0]} is not supported; minipd reads {', '.join(SUPPORTED.values())} "
+            f"({', '.join(SUPPORTED)})."
+        )
+    return str(names[0])
+
+
+def _refuse_what_would_be_wrong(raw: Mapping[str, Any]) -> None:
+    problems: list[str] = []
+    if raw.get("hidden_act", "silu") != "silu":
+        problems.append(f"the activation {raw['hidden_act']!r} (only silu)")
+    # Qwen2 always has q, k, v biases and Mistral never has, whatever this key says.
+    if raw.get("attention_bias") and _family(raw) in ("Llama", "Qwen3"):
+        problems.append("attention_bias")
+    if raw.get("mlp_bias") and _family(raw) == "Llama":
+        problems.append("mlp_bias")
+    if float(raw.get("partial_rotary_factor") or 1.0) != 1.0:
+        problems.append("partial_rotary_factor")
+    if raw.get("quantization_config"):
+        problems.append("quantised safetensors (use an unquantised copy or a GGUF file)")
+    if _slides(raw):
+        problems.append(f"sliding-window attention (sliding_window = {raw['sliding_window']})")
+    if problems:
+        raise UnsupportedModelError(f"This checkpoint needs {', '.join(problems)}: not supported.")
+
+
+def _family(raw: Mapping[str, Any]) -> str:
+    return str(raw["architectures"][0]).removesuffix("ForCausalLM")
+
+
+def _slides(raw: Mapping[str, Any]) -> bool:
+    """Whether some layer would look at fewer tokens than the context holds."""
+    window = raw.get("sliding_window")
+    if not window or int(window) >= _size(raw, "max_position_embeddings"):
+        return False
+    if _family(raw) == "Mistral":
+        return True
+    if not raw.get("use_sliding_window"):
+        return False
+    kinds = raw.get("layer_types")
+    if kinds is not None:
+        return "sliding_attention" in kinds
+    return _size(raw, "num_hidden_layers") > int(raw.get("max_window_layers", 0))
+
+
+def _size(raw: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    value = raw.get(key)
+    if value is None:
+        value = default
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UnsupportedModelError(f"config.json has {key} = {value!r}; it must be at least 1.")
+    return value
+
+
+def _rope(raw: Mapping[str, Any]) -> RopeConfig:
+    """Both spellings: `rope_scaling` + `rope_theta`, or transformers 5's `rope_parameters`."""
+    spec: Mapping[str, Any] = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
+    # A setting for each kind of layer: only full attention gets here.
+    spec = spec.get("full_attention") or spec
+    kind = spec.get("rope_type") or spec.get("type") or "default"
+    if kind not in ("default", "linear", "llama3"):
+        raise UnsupportedModelError(
+            f"The RoPE variant {kind!r} is not supported; default, linear and llama3 are."
+        )
+    try:
+        return _rope_of_kind(kind, spec, raw)
+    except KeyError as missing:
+        raise UnsupportedModelError(
+            f"RoPE variant {kind!r} lacks {missing} in config.json."
+        ) from None
+    except (TypeError, ValueError):
+        raise UnsupportedModelError(f"RoPE has a value that is no number: {dict(spec)}.") from None
+
+
+def _rope_of_kind(kind: str, spec: Mapping[str, Any], raw: Mapping[str, Any]) -> RopeConfig:
+    theta = float(spec.get("rope_theta") or raw.get("rope_theta") or 10000.0)
+    if float(spec.get("partial_rotary_factor") or 1.0) != 1.0:
+        raise UnsupportedModelError("This checkpoint needs partial_rotary_factor: not supported.")
+    if kind == "default":
+        return RopeConfig(theta)
+    if kind == "linear":
+        return RopeConfig(theta, "linear", float(spec["factor"]))
+    # A length beside the RoPE settings wins over one inside them, as in transformers.
+    key = "original_max_position_embeddings"
+    original = raw.get(key) or spec.get(key) or raw["max_position_embeddings"]
+    fast, slow = float(spec["high_freq_factor"]), float(spec["low_freq_factor"])
+    return RopeConfig(theta, "llama3", float(spec["factor"]), slow, fast, int(original))

@@ -1,0 +1,111 @@
+"""The decoder: tokens and positions in, hidden rows out. It never sees a request or a batch.
+
+Rows of many sequences lie one after another ("ragged"): T rows in all. Where a row's past is kept
+is the business of `attend`, which the caller passes in; so the same forward pass serves a plain
+notebook cache, the paged store, and a prefill whose KV leaves layer by layer.
+
+Weights are stored (in, out), so that a layer reads `y = x @ W`, and fused: one product makes q, k
+and v, one makes gate and up. On a CPU a single row against (in, out) also streams faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from minipd.model.config import ModelConfig
+from minipd.model.layers import rms_norm, rotate, swiglu
+
+# attend(layer, q (T, H, D), k (T, K, D), v (T, K, D)) -> (T, H, D)
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+
+
+def _weight(*shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.empty(*shape), requires_grad=False)
+
+
+class DecoderLayer(nn.Module):
+    """Attention and feed-forward, each behind a norm and added to the residual stream."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        c, heads = config, config.num_heads + 2 * config.num_kv_heads
+        self.input_norm = _weight(c.hidden_size)  # (E,)
+        self.qkv = _weight(c.hidden_size, heads * c.head_dim)  # (E, (H + 2K) D)
+        self.qkv_bias = _weight(heads * c.head_dim) if c.qkv_bias else None
+        self.q_norm = _weight(c.head_dim) if c.qk_norm else None  # (D,)
+        self.k_norm = _weight(c.head_dim) if c.qk_norm else None  # (D,)
+        self.o = _weight(c.num_heads * c.head_dim, c.hidden_size)  # (H D, E)
+        self.post_norm = _weight(c.hidden_size)  # (E,)
+        self.gate_up = _weight(c.hidden_size, 2 * c.ffn_size)  # (E, 2F)
+        self.down = _weight(c.ffn_size, c.hidden_size)  # (F, E)
+
+    def forward(self, index: int, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+        """Layer number `index` on `x` (T, E), which it updates in place and returns."""
+        eps = self.config.rms_norm_eps
+        q, k, v = self.project(rms_norm(x, self.input_norm, eps), cos, sin)
+        mixed = attend(index, q, k, v)  # (T, H, D)
+        x.addmm_(mixed.reshape(len(x), -1), self.o)  # (T, E)
+        gate_up = rms_norm(x, self.post_norm, eps) @ self.gate_up  # (T, 2F)
+        return x.addmm_(swiglu(gate_up), self.down)  # (T, E)
+
+    def project(self, h: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (T, H, D), keys and values (T, K, D) of `h` (T, E), rotated to their positions."""
+        c = self.config
+        qkv = h @ self.qkv if self.qkv_bias is None else torch.addmm(self.qkv_bias, h, self.qkv)
+        qkv = qkv.view(len(h), -1, c.head_dim)  # (T, H + 2K, D)
+        rotated, v = qkv.tensor_split((c.num_heads + c.num_kv_heads,), dim=1)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = rotated.tensor_split((c.num_heads,), dim=1)
+            q, k = (rms_norm(t, w, c.rms_norm_eps) for t, w in ((q, self.q_norm), (k, self.k_norm)))
+            return rotate(q, cos, sin), rotate(k, cos, sin), v
+        q, k = rotate(rotated, cos, sin).tensor_split((c.num_heads,), dim=1)
+        return q, k, v
+
+
+class Decoder(nn.Module):
+    """All layers between token ids and logits. Parameters are created empty; `load` fills them."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        tied = config.tie_word_embeddings
+        self.embed = None if tied else _weight(config.vocab_size, config.hidden_size)  # (V, E)
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
+        self.final_norm = _weight(config.hidden_size)  # (E,)
+        self.head = _weight(config.hidden_size, config.vocab_size)  # (E, V)
+        self._rope: tuple[Tensor, Tensor] | None = None
+
+    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Hidden rows (T, E) after the last norm. `token_ids` and `positions` are int64 (T,)."""
+        x = self.embed_tokens(token_ids)  # (T, E)
+        cos, sin = self.rope(positions)  # (T, 1, D/2)
+        for index, layer in enumerate(self.layers):
+            x = layer(index, x, cos, sin, attend)  # (T, E)
+        return rms_norm(x, self.final_norm, self.config.rms_norm_eps)  # (T, E)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Scores of the next token: `hidden` (R, E) to (R, V). Pass only the rows you will sample."""
+        return hidden @ self.head  # (R, V)
+
+    def embed_tokens(self, token_ids: Tensor) -> Tensor:
+        """A fresh (T, E): later layers add to it in place. A tied head is read by its columns."""
+        if self.embed is not None:
+            return self.embed[token_ids]  # (T, E)
+        return self.head[:, token_ids].T.contiguous()  # (T, E)
+
+    def rope(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (T, 1, D/2) of the positions, from a table made at the first call."""
+        if self._rope is None:
+            speeds = torch.tensor(
+                self.config.rope.inverse_frequencies(self.config.head_dim), dtype=torch.float32
+            )  # (D/2,)
+            steps = torch.arange(self.config.max_context, dtype=torch.float32)  # (S,)
+            angles = torch.outer(steps, speeds)  # (S, D/2)
+            like = self.head
+            self._rope = (angles.cos().to(like)[:, None], angles.sin().to(like)[:, None])
+        cos, sin = self._rope  # (S, 1, D/2)
+        return cos[positions], sin[positions]  # (T, 1, D/2)

@@ -1,0 +1,37 @@
+"""The three small functions of a decoder layer that are not a matrix product."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Scale each row to a root mean square of 1, then by `weight` (arXiv:1910.07467).
+
+    `x` is (..., n), `weight` (n,). The norm is taken in float32 whatever the dtype of `x`; the
+    Euclidean norm is used because one fused kernel computes it, and mean(x^2) = norm^2 / n.
+    """
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)  # (..., 1)
+    scale = torch.rsqrt(norm.square_().div_(x.shape[-1]).add_(eps))  # (..., 1)
+    return (x * scale).to(x.dtype).mul_(weight)  # (..., n)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary position embedding (arXiv:2104.09864), halves layout: dimension i pairs with i + D/2.
+
+    `x` is (T, heads, D); `cos` and `sin` are (T, 1, D/2).
+    """
+    first, second = x.chunk(2, dim=-1)  # (T, heads, D/2) each
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)  # (T, heads, D)
+    out_first, out_second = out.chunk(2, dim=-1)
+    torch.mul(first, cos, out=out_first).addcmul_(second, sin, value=-1)
+    torch.mul(second, cos, out=out_second).addcmul_(first, sin)
+    return out
+
+
+def swiglu(gate_up: Tensor) -> Tensor:
+    """`silu(gate) * up` (arXiv:2002.05202); `gate_up` is (T, 2F), the result (T, F)."""
+    gate, up = gate_up.chunk(2, dim=-1)  # (T, F) each
+    return F.silu(gate).mul_(up)  # (T, F)

@@ -1,0 +1,138 @@
+"""What a user asks for (`Request`) and where its answer stands (`Sequence`).
+
+Free of torch and numpy: schedulers, simulator and metrics share these objects with the engine.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+FinishReason = Literal["eos", "length", "stop", "cancelled", "deadline", "failed"]
+PrefillReason = Literal["prompt", "local", "preempted", "recovered"]
+
+MAX_SEED = 2**63 - 1
+
+
+class RequestError(ValueError):
+    """A request refused at the door; the message is one sentence that says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How output tokens are drawn and when to stop.
+
+    `temperature` 0 is greedy. `top_k` 0 keeps the whole vocabulary. `max_tokens` counts output
+    tokens, the first one (sampled by prefill) included. Random draws depend only on `seed` and the
+    token's position, never on what else is in the batch.
+    """
+
+    max_tokens: int = 64
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise RequestError(f"max_tokens is {self.max_tokens}; ask for at least 1 output token.")
+        if not (math.isfinite(self.temperature) and 0.0 <= self.temperature <= 100.0):
+            raise RequestError(f"temperature is {self.temperature}; use 0 (greedy) up to 100.")
+        if self.top_k < 0:
+            raise RequestError(f"top_k is {self.top_k}; use 0 (whole vocabulary) or more.")
+        if not 0.0 < self.top_p <= 1.0:
+            raise RequestError(f"top_p is {self.top_p}; use more than 0 and at most 1.")
+        if not 0 <= self.seed <= MAX_SEED:
+            raise RequestError(f"seed is {self.seed}; use a whole number from 0 to 2**63 - 1.")
+        if isinstance(self.stop, str) or any(not text for text in self.stop):
+            raise RequestError("stop must be a tuple of non-empty strings, like stop=('###',).")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One prompt as token ids. Times are seconds on the run's shared monotonic clock."""
+
+    id: str
+    prompt_ids: tuple[int, ...]
+    sampling: SamplingParams = SamplingParams()
+    arrival_s: float = 0.0
+    deadline_s: float | None = None
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return len(self.prompt_ids)
+
+    @property
+    def max_total_tokens(self) -> int:
+        return len(self.prompt_ids) + self.sampling.max_tokens
+
+
+def validate(request: Request, *, vocab_size: int, max_context: int, cache_tokens: int) -> None:
+    """Refuse a request that could never finish; raises `RequestError` with one clear sentence.
+
+    `max_context` is the model's limit and `cache_tokens` what the whole KV cache can hold, both in
+    tokens. The last sampled token needs no place in the cache, since it is never read again.
+    """
+    if not request.prompt_ids:
+        raise RequestError(f"Request {request.id!r} has an empty prompt; send at least one token.")
+    bad = next((t for t in request.prompt_ids if not 0 <= t < vocab_size), None)
+    if bad is not None:
+        raise RequestError(
+            f"Request {request.id!r} has token id {bad}; this model's ids run from 0 to "
+            f"{vocab_size - 1}."
+        )
+    if request.max_total_tokens > max_context:
+        raise RequestError(
+            f"Request {request.id!r} needs {request.num_prompt_tokens} prompt + "
+            f"{request.sampling.max_tokens} output tokens, over the context of {max_context}; "
+            "shorten the prompt or lower max_tokens."
+        )
+    if request.max_total_tokens - 1 > cache_tokens:
+        raise RequestError(
+            f"Request {request.id!r} needs KV for {request.max_total_tokens - 1} tokens, over the "
+            f"{cache_tokens} that the whole cache holds; shorten it or give the cache more blocks."
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """A request on its way through one worker. Owned by that worker's scheduler.
+
+    Invariant: tokens `[0, num_cached_tokens)` have their keys and values in `block_ids`, in order;
+    while decoding, exactly one token, the last, is not cached yet.
+    """
+
+    request: Request
+    output_ids: list[int] = field(default_factory=list[int])
+    block_ids: list[int] = field(default_factory=list[int])
+    block_hashes: list[bytes] = field(default_factory=list[bytes])  # names of its full blocks
+    num_cached_tokens: int = 0
+    is_prefilling: bool = True  # again after a preemption, until the next token is sampled
+    finish_reason: FinishReason | None = None
+    prefill_reason: PrefillReason = "prompt"
+
+    @property
+    def id(self) -> str:
+        return self.request.id
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.request.prompt_ids) + len(self.output_ids)
+
+    @property
+    def num_uncached_tokens(self) -> int:
+        return self.num_tokens - self.num_cached_tokens
+
+    @property
+    def is_decoding(self) -> bool:
+        return not self.is_prefilling
+
+    def token_ids(self, start: int, stop: int) -> list[int]:
+        """Token ids `[start, stop)` of prompt followed by output; copies no more than that."""
+        num_prompt = len(self.request.prompt_ids)
+        if start >= num_prompt:
+            return self.output_ids[start - num_prompt : stop - num_prompt]
+        return [*self.request.prompt_ids[start:stop], *self.output_ids[: max(0, stop - num_prompt)]]
