@@ -25,7 +25,9 @@ def sample(logits: Tensor, params: list[SamplingParams], positions: list[int]) -
 
 def _draw(row: Tensor, params: SamplingParams, position: int) -> int:
     """Temperature, then top-k, then top-p, then one uniform number keyed by seed and position."""
-    scores, ids = _shortlist(row.double().cpu() / params.temperature, params)  # (k,) each
+    scores = row.double().cpu()  # (V,)
+    # Below the largest score, so that the smallest temperature gives -inf at worst, never inf.
+    scores, ids = _shortlist((scores - scores.max()) / params.temperature, params)  # (k,) each
     cumulative = torch.softmax(scores, dim=-1).cumsum(dim=-1)  # (k,)
     if params.top_p < 1.0:  # the smallest set of tokens that reaches top_p
         kept = int(torch.searchsorted(cumulative, params.top_p).item()) + 1

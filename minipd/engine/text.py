@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from minipd.request import FinishReason, Sequence
+
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # what a tokenizer writes for half a character
 
 
@@ -34,17 +36,15 @@ class TextStream:
         before = self._decode(self._ids[self._start : self._done])
         after = self._decode(self._ids[self._start :])
         if not after.endswith(REPLACEMENT):
-            searched_from = max(0, len(self.text) - max(map(len, self.stop), default=0))
-            self.text += after[len(before) :]
+            self._append(after[len(before) :])
             self._start, self._done = self._done, len(self._ids)
-            self._cut_at_stop(searched_from)
         return self.stopped
 
     def take(self, *, final: bool = False) -> str:
         """Text not taken yet that will not change any more; all the rest when `final`."""
         if final and not self.stopped and self._done < len(self._ids):
             before = self._decode(self._ids[self._start : self._done])
-            self.text += self._decode(self._ids[self._start :])[len(before) :]
+            self._append(self._decode(self._ids[self._start :])[len(before) :])
             self._done = len(self._ids)
         end = len(self.text) if final or self.stopped else len(self.text) - self._held_back()
         piece, self._shown = self.text[self._shown : end], max(self._shown, end)
@@ -53,7 +53,10 @@ class TextStream:
     def _decode(self, token_ids: list[int]) -> str:
         return self.tokenizer.decode(token_ids, skip_special_tokens=True)
 
-    def _cut_at_stop(self, searched_from: int) -> None:
+    def _append(self, piece: str) -> None:
+        """Add to the text, up to the first stop string in it."""
+        searched_from = max(0, len(self.text) - max(map(len, self.stop), default=0))
+        self.text += piece
         hits = [at for s in self.stop if (at := self.text.find(s, searched_from)) >= 0]
         if hits:
             self.text, self.stopped = self.text[: min(hits)], True
@@ -64,3 +67,29 @@ class TextStream:
             (n for s in self.stop for n in range(1, len(s)) if self.text.endswith(s[:n])),
             default=0,
         )
+
+
+class StopWatcher:
+    """A scheduler's `finish_check` for stop strings; follows only sequences that have some.
+
+    A sequence that was begun on another worker is caught up from its output ids, so a stop string
+    that began there is still found.
+    """
+
+    def __init__(self, tokenizer: Decodes) -> None:
+        self.tokenizer = tokenizer
+        self._texts: dict[str, TextStream] = {}
+
+    def __call__(self, sequence: Sequence) -> FinishReason | None:
+        stop = sequence.request.sampling.stop
+        if not stop:
+            return None
+        text = self._texts.get(sequence.id)
+        if text is None:
+            text = self._texts[sequence.id] = TextStream(self.tokenizer, stop)
+            for token_id in sequence.output_ids[:-1]:
+                text.push(token_id)
+        return "stop" if text.push(sequence.output_ids[-1]) else None
+
+    def forget(self, request_id: str) -> None:
+        self._texts.pop(request_id, None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from minipd.cache.allocator import BlockAllocator
 from minipd.engine.batch import Batch, Chunk
-from minipd.request import FinishReason, Request, Sequence
+from minipd.request import FinishReason, PrefillReason, Request, Sequence
 from minipd.timeline import Event, EventKind, Value
 
 FinishCheck = Callable[[Sequence], FinishReason | None]
@@ -26,6 +26,10 @@ class Limits:
 
     max_running: int = 16
     max_batch_tokens: int = 2048
+
+    def __post_init__(self) -> None:
+        if min(self.max_running, self.max_batch_tokens) < 1:
+            raise ValueError(f"{self} would never run anything; both limits start at 1.")
 
 
 class Scheduler:
@@ -56,13 +60,19 @@ class Scheduler:
 
     # -- what a worker calls ------------------------------------------------------------------
 
-    def add(self, request: Request, now: float) -> Sequence:
-        """Queue a validated request."""
+    def add(
+        self,
+        request: Request,
+        now: float,
+        *,
+        output_ids: tuple[int, ...] = (),
+        reason: PrefillReason = "prompt",
+    ) -> Sequence:
+        """Queue a validated request; one that was begun elsewhere brings its `output_ids`."""
         assert request.id not in self.sequences, f"request {request.id!r} is already here"
-        sequence = Sequence(request)
+        sequence = Sequence(request, list(output_ids), prefill_reason=reason)
         self.sequences[request.id] = sequence
-        if request.deadline_s is not None:
-            heapq.heappush(self._deadlines, (request.deadline_s, request.id))
+        self.watch_deadline(request)
         self.waiting.append(sequence)
         return sequence
 
@@ -142,7 +152,9 @@ class Scheduler:
 
     def admit_prompts(self, now: float, budget: int) -> list[tuple[Sequence, int]]:
         """Whole prompts, first come first served, up to `budget` tokens (the first one always)."""
-        picks: list[tuple[Sequence, int]] = []
+        # Admitted earlier and still unread: the step that should have read them was interrupted.
+        picks = [(s, s.num_uncached_tokens) for s in self.running if s.is_prefilling]
+        budget -= sum(count for _, count in picks)
         while self.waiting and self.can_admit(self.waiting[0]):
             if picks and self.waiting[0].num_tokens > budget:
                 break
@@ -188,6 +200,10 @@ class Scheduler:
         if reason == "failed":
             kind = "failed"
         self.emit(now, kind, sequence, reason=reason, output_tokens=len(sequence.output_ids))
+
+    def watch_deadline(self, request: Request) -> None:
+        if request.deadline_s is not None:
+            heapq.heappush(self._deadlines, (request.deadline_s, request.id))
 
     def emit(self, now: float, kind: EventKind, sequence: Sequence, **data: Value) -> None:
         self._events.append(Event(now, kind, self.worker, sequence.id, data))

@@ -1,0 +1,87 @@
+"""A worker whose steps take as long as they did on this machine, without computing anything.
+
+Scheduler, messages, pools and the bytes of the hand-off stay real; only the executor is replaced:
+it sleeps for a measured time and makes tokens up. So more workers than cores can be watched. What
+is shown of such a run must say that it was paced.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable
+from collections.abc import Sequence as Items
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from minipd.cache.store import KVStore
+from minipd.engine.batch import Chunk
+from minipd.model.config import ModelConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Measured step times in seconds, straight lines between the points, extended past the ends.
+
+    `prefill` is (prompt tokens, seconds) of a prompt alone. `decode` is (sequences, seconds) with
+    little context, and `per_context_token_s` what each token of context in the batch adds.
+    """
+
+    prefill: tuple[tuple[float, float], ...]
+    decode: tuple[tuple[float, float], ...]
+    per_context_token_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, points in (("prefill", self.prefill), ("decode", self.decode)):
+            if len(points) < 2 or list(points) != sorted(points):
+                raise ValueError(f"A pace needs two or more rising {name} points, got {points}.")
+
+    def seconds(self, chunks: Items[Chunk]) -> float:
+        """Duration of a step: its prompts one after another, and its decodes together."""
+        decodes = [c for c in chunks if len(c.token_ids) == 1]
+        total = sum(
+            interpolate(self.prefill, c.stop)
+            - (interpolate(self.prefill, c.start) if c.start else 0)
+            for c in chunks
+            if len(c.token_ids) > 1
+        )
+        if decodes:
+            context = sum(c.stop for c in decodes)
+            total += interpolate(self.decode, len(decodes)) + context * self.per_context_token_s
+        return max(0.0, total)
+
+
+def interpolate(points: Items[tuple[float, float]], x: float) -> float:
+    """The line through the two points nearest to `x`."""
+    at = min(max(bisect_left(points, (x, 0.0)), 1), len(points) - 1)
+    (x0, y0), (x1, y1) = points[at - 1], points[at]
+    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+
+
+class PacedExecutor:
+    """Sleeps through each step; layer after layer where a hand-off listens."""
+
+    def __init__(self, config: ModelConfig, store: KVStore, pace: Pace) -> None:
+        self.config, self.store, self.pace = config, store, pace
+        self.on_layer: Callable[[int, Items[Chunk]], None] | None = None
+
+    def run(self, chunks: Items[Chunk]) -> list[int]:
+        due = time.monotonic()
+        layer_s = self.pace.seconds(chunks) / self.config.num_layers
+        for layer in range(self.config.num_layers):
+            if self.on_layer is not None:
+                self.on_layer(layer, chunks)
+                due += layer_s
+                _sleep_until(due)
+        if self.on_layer is None:
+            _sleep_until(due + layer_s * self.config.num_layers)
+        return [self._token(c) for c in chunks if c.sampling is not None]
+
+    def _token(self, chunk: Chunk) -> int:
+        """Made up, but the same in every run: from the request's id and the position."""
+        digest = blake2b(f"{chunk.request_id}:{chunk.stop}".encode(), digest_size=4).digest()
+        return int.from_bytes(digest, "big") % self.config.vocab_size
+
+
+def _sleep_until(due: float) -> None:
+    time.sleep(max(0.0, due - time.monotonic()))
