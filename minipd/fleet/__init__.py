@@ -1,0 +1,1 @@
+"""Fleets: formulas, queues, hardware, step times, simulator and planner; standard library only."""

@@ -1,0 +1,169 @@
+"""`minipd bench`: the two phases measured apart, as shares of ceilings measured in the same run.
+
+`pp512` and `tg128` are llama-bench's tests: prefill tokens/s of a 512-token prompt, and decode
+tokens/s over 128 single-token passes from depth 0; the mean of the repetitions' rates and its
+standard deviation. Batched decode runs the same 128 passes with more sequences in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+
+from minipd.measure import sheet as bench_sheet
+from minipd.measure.ceilings import measure_ceilings
+from minipd.measure.hardware import NoiseMeter
+from minipd.measure.machine import describe_machine, parse_cpus, pinned
+from minipd.measure.peer import TransformersEngine
+from minipd.measure.phases import Engine, MinipdEngine, random_tokens
+from minipd.measure.record import (
+    BATCH_SIZES,
+    DECODE_STEPS,
+    PROMPT_TOKENS,
+    RawRuns,
+    build_record,
+    spread_remarks,
+)
+from minipd.measure.report import bench_table, progress_bar, write_json
+from minipd.measure.stopwatch import num_threads
+from minipd.model.load import LoadedModel, load
+
+WARM_UP_STEPS = 8
+
+
+class BenchError(ValueError):
+    """A benchmark that cannot be run as asked; the message says what to change."""
+
+
+def run_bench(
+    model: str = "smollm2-135m",
+    device: str = "cpu",
+    dtype: str = "float32",
+    threads: int | None = None,
+    pin: str | Sequence[int] | None = None,
+    vs: Literal["transformers"] | None = None,
+    repetitions: int = 5,
+    json_path: Path | None = None,
+    sheet: bool | Path | None = True,
+) -> dict[str, Any]:
+    """Measure, print a table, add a line to the bench sheet; returns what `json_path` receives.
+
+    `sheet` is True for the learner's own sheet, a path for another one, False for none.
+    """
+    if repetitions < 1:
+        raise BenchError(f"{repetitions} repetitions measure nothing; ask for at least 1.")
+    cpus = parse_cpus(pin) if isinstance(pin, str) else pin
+    machine = describe_machine()
+    threads = threads or (len(cpus) if cpus else machine.usable_cores)
+    with pinned(cpus) as pin_remark, num_threads(threads):
+        loaded = load(model, device, dtype)
+        meter = NoiseMeter()
+        runs = _measure(loaded, device, dtype, threads, vs, repetitions)
+        noise_remark = meter.read().remark
+    battery_remark = "the computer runs on battery" if machine.on_battery else None
+    remarks = [r for r in (pin_remark, battery_remark, noise_remark) if r]
+    record = build_record(loaded.config, loaded.decoder.head.dtype.itemsize, runs) | {
+        "model": {"name": loaded.name, "fingerprint": loaded.fingerprint, "dtype": dtype},
+        "device": device,
+        "threads": threads,
+        "pin": list(cpus) if cpus else None,
+        "vs": vs,
+        "repetitions": repetitions,
+        "remarks": remarks + spread_remarks(runs),
+        "machine": machine.to_dict() | {"summary": machine.summary},
+        "date": bench_sheet.now(),
+    }
+    _publish(record, json_path, sheet)
+    return record
+
+
+def _publish(record: dict[str, Any], json_path: Path | None, sheet: bool | Path | None) -> None:
+    """The table first: a file that cannot be written must not cost the learner the figures."""
+    Console().print(bench_table(record))
+    if json_path:
+        write_json(json_path, record)
+    if sheet is not False:
+        bench_sheet.append(_sheet_line(record), sheet if isinstance(sheet, Path) else None)
+
+
+def _sheet_line(record: dict[str, Any]) -> bench_sheet.SheetLine:
+    return bench_sheet.SheetLine(
+        machine=record["machine"]["summary"],
+        model=record["model"]["name"],
+        dtype=record["model"]["dtype"],
+        threads=record["threads"],
+        prefill_tok_s=record["pp512"],
+        decode_tok_s=record["tg128"],
+        mfu=record["mfu"],
+        mbu=record["mbu"],
+        device=record["device"],
+        note="indicative" if record["remarks"] else "",
+        date=record["date"],
+    )
+
+
+def _measure(
+    loaded: LoadedModel, device: str, dtype: str, threads: int, vs: str | None, repetitions: int
+) -> RawRuns:
+    """All timed runs: for each repetition a round of ceilings, then the engines in turn."""
+    if loaded.config.max_context < PROMPT_TOKENS:
+        raise BenchError(
+            f"{loaded.name} has a context of {loaded.config.max_context} tokens and pp512 needs "
+            f"{PROMPT_TOKENS}; choose another model."
+        )
+    runs, peer = RawRuns(), TransformersEngine(loaded) if vs else None
+    ours = MinipdEngine(loaded, PROMPT_TOKENS, max(BATCH_SIZES))
+    tokens = random_tokens(loaded.config.vocab_size, PROMPT_TOKENS)
+    tests = _tests(ours, peer, tokens, runs)
+    with progress_bar() as progress:
+        task = progress.add_task("warm-up", total=repetitions * (len(tests) + 1) + 2)
+
+        def ceilings() -> None:
+            runs.ceilings.append(measure_ceilings(device, dtype, threads, quick=True))
+
+        _warm_up(ours, tokens, BATCH_SIZES)
+        if peer:
+            _warm_up(peer, tokens, (1,))
+        progress.advance(task)
+        for number in range(repetitions):
+            for name, action in [("ceilings", ceilings), *tests]:
+                progress.update(task, description=f"{name}, {number + 1} of {repetitions}")
+                action()
+                progress.advance(task)
+        ceilings()
+        progress.advance(task)
+    return runs
+
+
+def _tests(
+    ours: Engine, peer: Engine | None, tokens: list[int], runs: RawRuns
+) -> list[tuple[str, Callable[[], None]]]:
+    """What one repetition runs, in order; each action appends one rate to `runs`."""
+    steps = tokens[:DECODE_STEPS]
+
+    def prefill(engine: Engine, rates: list[float]) -> None:
+        rates.append(len(tokens) / engine.prefill(tokens))
+
+    def decode(engine: Engine, rates: list[float], size: int = 1) -> None:
+        rates.append(size * len(steps) / engine.decode(steps, size))
+
+    tests: list[tuple[str, Callable[[], None]]] = []
+    tests.append(("pp512", lambda: prefill(ours, runs.prefill)))
+    if peer:
+        tests.append(("pp512 of transformers", lambda: prefill(peer, runs.peer_prefill)))
+    for size in BATCH_SIZES:
+        rates = runs.decode.setdefault(size, [])
+        tests.append((f"tg128 x {size}", lambda r=rates, s=size: decode(ours, r, s)))
+        if peer and size == 1:
+            tests.append(("tg128 of transformers", lambda: decode(peer, runs.peer_decode)))
+    return tests
+
+
+def _warm_up(engine: Engine, tokens: list[int], sizes: Sequence[int]) -> None:
+    """Caches filled, kernels chosen: what only a first run pays is not a rate."""
+    engine.prefill(tokens)
+    for size in sizes:
+        engine.decode(tokens[:WARM_UP_STEPS], size)

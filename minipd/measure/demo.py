@@ -1,0 +1,142 @@
+"""The main result, measured: a long document freezes everybody's answers; two pools end that.
+
+The committed trace is a dozen chats that write while eight documents of 512 tokens arrive. It was
+made for a machine that reads such a document in about 1.2 s; `time_factor` stretches its arrivals
+to the speed of the machine at hand, so that the prefill pool is as busy everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from statistics import median
+from typing import Any
+
+from minipd.measure.contest import (
+    CONTENDERS,
+    Contender,
+    Cores,
+    Outcome,
+    blocks_for,
+    compare_tokens,
+    hold,
+    requests_of,
+    split_cores,
+)
+from minipd.measure.machine import pinned
+from minipd.measure.phases import MinipdEngine, random_tokens
+from minipd.measure.rows import TraceRow, reshape
+from minipd.measure.same_tokens import Summary, logits_of
+from minipd.measure.stopwatch import num_threads
+from minipd.measure.traces import read_trace
+from minipd.model.load import LoadedModel
+from minipd.pools.cluster import Cluster, Setup
+from minipd.pools.links.emulated import Network
+from minipd.timeline import Event
+
+DOCUMENT_TOKENS = 512
+REFERENCE_PREFILL_S = 1.2  # of 512 tokens, on the machine that the trace was made for
+DECODE_STEPS = 32
+TRACE = "demo_trace.jsonl"
+
+
+@dataclass(slots=True)
+class Demo:
+    """Everything the demo found; `to_dict` is its JSON."""
+
+    model: LoadedModel
+    cores: Cores
+    time_factor: float
+    outcomes: dict[str, Outcome]
+    tokens: Summary
+
+    @property
+    def leaked_blocks(self) -> int:
+        return sum(sum(o.run.leaked_blocks.values()) for o in self.outcomes.values())
+
+    def p99_itl_ratio(self, slow: str = "colocated", fast: str = "disaggregated") -> float | None:
+        """How many times longer the chats' p99 gap is in `slow` than in `fast`."""
+        a, b = (self.outcomes[name].summary.percentile_ms("itl_s", "p99") for name in (slow, fast))
+        return a / b if a and b else None
+
+    def to_dict(self) -> dict[str, Any]:
+        summaries = {name: outcome.summary for name, outcome in self.outcomes.items()}
+        handoffs = summaries["disaggregated"].handoffs
+        return {
+            "model": {"name": self.model.name, "fingerprint": self.model.fingerprint},
+            "time_factor": self.time_factor,
+            "cores": {"cpus": self.cores.cpus, "threads": self.cores.threads},
+            "note": self.cores.note,
+            "tokens_identical": self.tokens.passed,
+            "near_ties": self.tokens.near_ties,
+            "sequences_compared": self.tokens.num_sequences,
+            "leaked_blocks": self.leaked_blocks,
+            "stalled_share_colocated": summaries["colocated"].stalled_share,
+            "stalled_share": {n: s.stalled_share for n, s in summaries.items()},
+            "p99_itl_ms": {n: s.percentile_ms("itl_s", "p99") for n, s in summaries.items()},
+            "p99_itl_ratio": self.p99_itl_ratio(),
+            "p99_itl_ratio_of_chunked": self.p99_itl_ratio("chunked"),
+            "ttft_p50_ms": {n: s.percentile_ms("ttft_s", "p50") for n, s in summaries.items()},
+            "ttft_p99_ms": {n: s.percentile_ms("ttft_s", "p99") for n, s in summaries.items()},
+            "throughput_tok_s": {n: s.output_tokens_per_s for n, s in summaries.items()},
+            "duration_s": {n: s.duration_s for n, s in summaries.items()},
+            "handoff_share_of_prefill": handoffs.share_of_prefill,
+            "exposed_handoff_share": handoffs.exposed_share,
+            "runs": {n: s.to_dict() for n, s in summaries.items()},
+        }
+
+
+def demo_rows() -> list[TraceRow]:
+    """The committed trace."""
+    with as_file(files("minipd.measure") / "data" / TRACE) as path:
+        return list(read_trace(path).rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """Both phases of one worker alone, tokens per second; medians of a few short runs."""
+
+    prefill_tok_s: float
+    decode_tok_s: float
+
+    @property
+    def time_factor(self) -> float:
+        """Time to read a 512-token document here, as a multiple of the reference machine's."""
+        return DOCUMENT_TOKENS / self.prefill_tok_s / REFERENCE_PREFILL_S
+
+
+def measure_phases(model: LoadedModel, cores: Cores, repetitions: int = 3) -> Phases:
+    """Prefill of 512 tokens and decode of 32, on one worker's share of the cores."""
+    engine = MinipdEngine(model, DOCUMENT_TOKENS, 1)
+    tokens = random_tokens(model.config.vocab_size, DOCUMENT_TOKENS)
+    with pinned(cores.cpus[0] if cores.cpus else None), num_threads(cores.threads):
+        engine.prefill(tokens)  # a first run pays for what later ones do not
+        prefill = [engine.prefill(tokens) for _ in range(repetitions)]
+        decode = [engine.decode(tokens[:DECODE_STEPS]) for _ in range(repetitions)]
+    return Phases(DOCUMENT_TOKENS / median(prefill), DECODE_STEPS / median(decode))
+
+
+def run_contest(
+    model: LoadedModel,
+    *,
+    network: Network | None = None,
+    contenders: tuple[Contender, ...] = CONTENDERS,
+    time_factor: float = 1.0,
+    on_event: Callable[[Contender, Event], None] | None = None,
+) -> Demo:
+    """The demo's trace through every contender, two workers each, and the check of its tokens."""
+    cores = split_cores(2)
+    rows, _ = reshape(demo_rows(), time_factor=time_factor)
+    requests = requests_of(rows, model.config, model.eos_ids)
+    setup = Setup(
+        model=str(model.folder),
+        num_blocks=blocks_for(requests, model.config, 16, 2),
+        cpus=cores.cpus,
+        threads=cores.threads,
+        network=network,
+    )
+    with Cluster(setup) as cluster:
+        outcomes = hold(cluster, contenders, requests, on_event=on_event)
+    tokens = compare_tokens(requests, outcomes, logits_of(model.decoder))
+    return Demo(model, cores, time_factor, outcomes, tokens)

@@ -1,0 +1,68 @@
+"""minipd's two phases, timed alone: no tokenizer, no scheduler, no sampling (as llama-bench does).
+
+Both engines of a comparison are driven through `Engine`, get the same token ids, and have
+everything but the passes themselves prepared before the clock starts.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Protocol
+
+from minipd.engine.batch import Chunk
+from minipd.engine.executor import Executor
+from minipd.measure.stopwatch import no_garbage_collection, seconds
+from minipd.model.load import LoadedModel
+from minipd.request import SamplingParams
+
+BLOCK_SIZE = 16
+
+
+class Engine(Protocol):
+    """One engine under test; each call starts from an empty KV cache and returns seconds."""
+
+    def prefill(self, token_ids: list[int]) -> float:
+        """One pass over the whole prompt, logits of its last token included."""
+        ...
+
+    def decode(self, token_ids: list[int], num_sequences: int = 1) -> float:
+        """One single-token pass per token, from depth 0, each sequence fed the same tokens."""
+        ...
+
+
+class MinipdEngine:
+    """Our executor, its blocks laid out as the allocator lays out a fresh cache."""
+
+    def __init__(self, model: LoadedModel, num_tokens: int, num_sequences: int) -> None:
+        self._blocks_each = -(-num_tokens // BLOCK_SIZE)
+        self._executor = Executor(model, self._blocks_each * num_sequences, BLOCK_SIZE)
+
+    def prefill(self, token_ids: list[int]) -> float:
+        return self._timed([[self._chunk(0, token_ids, 0)]])
+
+    def decode(self, token_ids: list[int], num_sequences: int = 1) -> float:
+        steps = [
+            [self._chunk(sequence, [token], depth) for sequence in range(num_sequences)]
+            for depth, token in enumerate(token_ids)
+        ]
+        return self._timed(steps)
+
+    def _timed(self, steps: list[list[Chunk]]) -> float:
+        def run() -> None:
+            for chunks in steps:
+                self._executor.forward(chunks)
+
+        with no_garbage_collection():
+            return seconds(run, self._executor.device)
+
+    def _chunk(self, sequence: int, token_ids: list[int], start: int) -> Chunk:
+        first = sequence * self._blocks_each
+        needed = -(-(start + len(token_ids)) // BLOCK_SIZE)
+        blocks = list(range(first, first + needed))
+        return Chunk(f"bench-{sequence}", token_ids, start, blocks, SamplingParams())
+
+
+def random_tokens(vocab_size: int, count: int, seed: int = 0) -> list[int]:
+    """Token ids drawn evenly from the vocabulary, the same ones for every engine and run."""
+    draw = random.Random(seed)
+    return [draw.randrange(vocab_size) for _ in range(count)]

@@ -1,0 +1,142 @@
+"""What a bench run measured, and the record that `minipd bench --json` writes of it.
+
+Figures stand at the top, one number each; `samples` holds every rate that they come from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from minipd.measure import counts
+from minipd.measure.ceilings import Ceilings
+from minipd.measure.stats import Samples, paired_ratios
+from minipd.model.config import ModelConfig
+
+PROMPT_TOKENS = 512
+DECODE_STEPS = 128
+BATCH_SIZES = (1, 4, 16)
+RULE = (
+    "pp512, tg128 and batch are means of the repetitions' rates. A round's ceiling is its best "
+    "sample; the run's is the median of the rounds, one before each repetition and one after the "
+    "last. MFU and MBU use median rates. Ratios are medians of pairs of alternating runs."
+)
+
+
+@dataclass(slots=True)
+class RawRuns:
+    """Rates in tokens/s (all sequences together), in the order in which they were measured."""
+
+    prefill: list[float] = field(default_factory=list[float])
+    decode: dict[int, list[float]] = field(default_factory=dict[int, list[float]])
+    peer_prefill: list[float] = field(default_factory=list[float])
+    peer_decode: list[float] = field(default_factory=list[float])
+    ceilings: list[Ceilings] = field(default_factory=list[Ceilings])
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The model's work per token and the run's ceilings: turns rates into MFU and MBU."""
+
+    config: ModelConfig
+    bytes_per_value: int
+    flops: float
+    read_bytes_per_s: float
+
+    def prefill_mfu(self, tokens_per_s: float) -> float:
+        flops = counts.prefill_flops(self.config, PROMPT_TOKENS)
+        return flops * tokens_per_s / PROMPT_TOKENS / self.flops
+
+    def decode_mbu(self, tokens_per_s: float, size: int = 1) -> float:
+        context = counts.mean_context(DECODE_STEPS)
+        step_bytes = counts.decode_bytes(self.config, self.bytes_per_value, size, context)
+        return step_bytes * tokens_per_s / size / self.read_bytes_per_s
+
+    def decode_mfu(self, tokens_per_s: float, size: int = 1) -> float:
+        context = counts.mean_context(DECODE_STEPS)
+        return counts.decode_flops(self.config, size, context) * tokens_per_s / size / self.flops
+
+
+def build_record(config: ModelConfig, bytes_per_value: int, runs: RawRuns) -> dict[str, Any]:
+    """Every figure of a run, from raw rates alone."""
+    flops = median(c.flops for c in runs.ceilings)
+    read_bytes_per_s = median(c.read_bytes_per_s for c in runs.ceilings)
+    work = Work(config, bytes_per_value, flops, read_bytes_per_s)
+    prefill, decode = Samples(tuple(runs.prefill)), Samples(tuple(runs.decode[1]))
+    return {
+        "pp512": prefill.mean,
+        "tg128": decode.mean,
+        "mfu": work.prefill_mfu(prefill.median),
+        "mbu": work.decode_mbu(decode.median),
+        "batch": {str(size): Samples(tuple(rates)).mean for size, rates in runs.decode.items()},
+        "ratio": _ratios(runs),
+        "peer": _peer(runs, work),
+        "ceilings": {
+            "flops": flops,
+            "read_bytes_per_s": read_bytes_per_s,
+            "rounds": [ceilings.to_dict() for ceilings in runs.ceilings],
+        },
+        "batch_use": {
+            str(size): {
+                "mbu": work.decode_mbu(median(rates), size),
+                "mfu": work.decode_mfu(median(rates), size),
+            }
+            for size, rates in runs.decode.items()
+        },
+        "work": _work_counts(work),
+        "samples": {
+            name: Samples(tuple(rates)).to_dict() for name, rates in _named_rates(runs).items()
+        },
+        "rule": RULE,
+    }
+
+
+def spread_remarks(runs: RawRuns) -> list[str]:
+    """One phrase for each quantity that scattered too much to be more than indicative."""
+    named = _named_rates(runs) | {
+        "the arithmetic ceiling": [c.flops for c in runs.ceilings],
+        "the reading ceiling": [c.read_bytes_per_s for c in runs.ceilings],
+    }
+    samples = {name: Samples(tuple(values)) for name, values in named.items()}
+    return [f"{name} spread by {s.spread:.0%}" for name, s in samples.items() if s.is_indicative]
+
+
+def _ratios(runs: RawRuns) -> dict[str, float | None]:
+    def ratio(ours: list[float], theirs: list[float]) -> float | None:
+        return paired_ratios(ours, theirs).median if theirs else None
+
+    return {
+        "pp512": ratio(runs.prefill, runs.peer_prefill),
+        "tg128": ratio(runs.decode[1], runs.peer_decode),
+        "batch16_vs_single": ratio(runs.decode[max(runs.decode)], runs.peer_decode),
+    }
+
+
+def _peer(runs: RawRuns, work: Work) -> dict[str, float] | None:
+    if not runs.peer_prefill:
+        return None
+    prefill, decode = Samples(tuple(runs.peer_prefill)), Samples(tuple(runs.peer_decode))
+    return {
+        "pp512": prefill.mean,
+        "tg128": decode.mean,
+        "mfu": work.prefill_mfu(prefill.median),
+        "mbu": work.decode_mbu(decode.median),
+    }
+
+
+def _work_counts(work: Work) -> dict[str, float]:
+    context = counts.mean_context(DECODE_STEPS)
+    return {
+        "pp512_flops": counts.prefill_flops(work.config, PROMPT_TOKENS),
+        "tg128_mean_context": context,
+        "tg128_bytes_per_step": counts.decode_bytes(work.config, work.bytes_per_value, 1, context),
+    }
+
+
+def _named_rates(runs: RawRuns) -> dict[str, list[float]]:
+    named = {"pp512": runs.prefill}
+    named |= {f"tg128 x {size}": rates for size, rates in runs.decode.items()}
+    if runs.peer_prefill:
+        named |= {"peer pp512": runs.peer_prefill, "peer tg128": runs.peer_decode}
+    return named

@@ -1,0 +1,86 @@
+"""What each worker did with its time, and on whose behalf it prefilled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from minipd.measure.ordering import count, number, text
+from minipd.timeline import Event
+
+# Reasons a worker of each role may have for prefilling; a decode worker needs a special one.
+_DECODE_REASONS = frozenset({"local", "preempted", "recovered"})
+_ANY_REASON = _DECODE_REASONS | {"prompt"}
+
+
+@dataclass(slots=True)
+class WorkerUse:
+    """One worker's totals. Seconds are the sum of its steps; tokens are those it computed.
+
+    `unreasoned_prefill_tokens` must be 0: prompt tokens it computed without having announced a
+    prefill with an allowed reason (on a decode worker: local, preempted or recovered). This is the
+    silent re-prefill that real deployments suffer from (facts section 3, rows 3 and 24).
+    """
+
+    worker: str
+    role: str = "both"
+    busy_s: float = 0.0
+    prefill_busy_s: float = 0.0
+    decode_busy_s: float = 0.0
+    steps: int = 0
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
+    prefill_tokens_by_reason: dict[str, int] = field(default_factory=dict[str, int])
+    _allowed_tokens: int = 0
+    _refused_tokens: int = 0
+
+    def feed(self, event: Event, role: str) -> None:
+        """`role` is the worker's at the time of the event."""
+        self.role = role
+        if event.kind == "prefill_started":
+            self._announce(count(event, "tokens"), text(event, "reason"))
+        elif event.kind == "step":
+            self._step(event)
+
+    def _announce(self, tokens: int, reason: str) -> None:
+        name = reason or "none"
+        by_reason = self.prefill_tokens_by_reason
+        by_reason[name] = by_reason.get(name, 0) + tokens
+        if reason in (_DECODE_REASONS if self.role == "decode" else _ANY_REASON):
+            self._allowed_tokens += tokens
+        else:
+            self._refused_tokens += tokens
+
+    def _step(self, event: Event) -> None:
+        """A step that holds both phases counts as prefill time: prefill is what sets its length."""
+        duration_s = event.t_s - number(event, "start_s", event.t_s)
+        tokens = count(event, "prefill_tokens")
+        self.steps += 1
+        self.busy_s += duration_s
+        self.prefill_tokens += tokens
+        self.decode_tokens += count(event, "decode_seqs")
+        if tokens:
+            self.prefill_busy_s += duration_s
+        else:
+            self.decode_busy_s += duration_s
+
+    @property
+    def unreasoned_prefill_tokens(self) -> int:
+        return max(self._refused_tokens, self.prefill_tokens - self._allowed_tokens)
+
+    def busy_share(self, window_s: float) -> float:
+        return self.busy_s / window_s if window_s > 0.0 else 0.0
+
+
+def pool_shares(workers: Iterable[WorkerUse], window_s: float) -> dict[str, float]:
+    """Busy share of each pool: its workers' busy time over their number times the window.
+
+    Workers count in the pool of their last role; those that changed it bring all their time along.
+    """
+    pools: dict[str, list[WorkerUse]] = {}
+    for worker in workers:
+        pools.setdefault(worker.role, []).append(worker)
+    return {
+        role: sum(worker.busy_share(window_s) for worker in members) / len(members)
+        for role, members in sorted(pools.items())
+    }
