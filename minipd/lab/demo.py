@@ -7,13 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
 
-from minipd.lab.pictures.gaps import itl_svg
-from minipd.lab.pictures.summary import summary_svg, usual_measures
-from minipd.lab.pictures.timeline import timelines_svg
-from minipd.measure.contest import Contender, is_chat, split_cores
+from minipd.lab.comparison import Bars, comparison_table, save_pictures
+from minipd.measure.contest import is_chat, split_cores
 from minipd.measure.demo import Demo, demo_rows, measure_phases, run_contest
 from minipd.measure.machine import describe_machine
 from minipd.measure.real_hardware import H100X8
@@ -21,14 +17,6 @@ from minipd.measure.report import progress_bar, write_json
 from minipd.measure.stalls import find_stalls
 from minipd.model.load import load
 from minipd.pools.links.emulated import network as named_network
-from minipd.timeline import TERMINAL_KINDS, Event
-
-TITLES = {
-    "colocated": "colocated, prefill first",
-    "chunked": "colocated, chunked prefill",
-    "colocated_length_aware": "colocated, documents on one worker",
-    "disaggregated": "disaggregated",
-}
 
 
 def run_demo(
@@ -56,45 +44,19 @@ def run_demo(
         f"arrival times multiplied by {factor:.2f} to suit this machine"
     )
     with progress_bar() as progress:
-        watch = _Watch(progress, len(rows))
-        demo = run_contest(loaded, network=wire, time_factor=factor, on_event=watch)
+        bars = Bars(progress, len(rows))
+        demo = run_contest(loaded, network=wire, time_factor=factor, on_event=bars)
     found = {"machine": machine.to_dict(), "phases": asdict(phases)} | demo.to_dict()
-    _print_verdict(console, demo)
-    pictures = save_pictures(demo, folder)
+    console.print(comparison_table(demo.outcomes))
+    for sentence in verdict(demo):
+        console.print(sentence)
+    pictures = save_pictures(
+        demo.outcomes, folder, keep=is_chat, timelines=("colocated", "disaggregated")
+    )
     console.print(f"Pictures: {', '.join(str(path) for path in pictures)}")
     if json_path is not None:
         write_json(json_path, found)
     return found
-
-
-class _Watch:
-    """One progress bar per contender, moved by its requests' last events."""
-
-    def __init__(self, progress: Progress, num_requests: int) -> None:
-        self._progress, self._num_requests = progress, num_requests
-        self._bars: dict[str, Any] = {}
-
-    def __call__(self, contender: Contender, event: Event) -> None:
-        if contender.name not in self._bars:
-            self._bars[contender.name] = self._progress.add_task(
-                TITLES[contender.name], total=self._num_requests
-            )
-        if event.kind in TERMINAL_KINDS:
-            self._progress.advance(self._bars[contender.name])
-
-
-def _print_verdict(console: Console, demo: Demo) -> None:
-    console.print(verdict_table(demo))
-    for sentence in verdict(demo):
-        console.print(sentence)
-
-
-def verdict_table(demo: Demo) -> Table:
-    """Every figure of every contender, better or worse."""
-    table = Table("", *(TITLES[name] for name in demo.outcomes))
-    for measure in usual_measures({n: o.summary for n, o in demo.outcomes.items()}):
-        table.add_row(measure.name, *(measure.printed(name) for name in demo.outcomes))
-    return table
 
 
 def verdict(demo: Demo) -> list[str]:
@@ -135,18 +97,3 @@ def _what_it_cost(colocated: Any, split: Any) -> str:
         f"In exchange: median time to first token {change(*first)}, output tokens per second "
         f"{change(split.output_tokens_per_s, colocated.output_tokens_per_s)}{moved}."
     )
-
-
-def save_pictures(demo: Demo, folder: Path) -> list[Path]:
-    """Timelines, gaps and figures side by side, as SVG files with their alternative text."""
-    folder.mkdir(parents=True, exist_ok=True)
-    step_s = demo.outcomes["colocated"].summary.undisturbed_step_s
-    runs = {TITLES[n]: o.run.timeline for n, o in demo.outcomes.items()}
-    summaries = {TITLES[n]: o.summary for n, o in demo.outcomes.items()}
-    two = {TITLES[n]: demo.outcomes[n].run.timeline for n in ("colocated", "disaggregated")}
-    pictures = {
-        "timeline": timelines_svg(two, undisturbed_s=step_s),
-        "gaps": itl_svg(runs, keep=is_chat),
-        "summary": summary_svg(usual_measures(summaries)),
-    }
-    return [picture.save(folder / f"{name}.svg") for name, picture in pictures.items()]

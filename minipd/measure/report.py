@@ -66,7 +66,8 @@ def _best(ways: dict[str, dict[str, Any]]) -> tuple[str, str]:
 
 def _rates_table(record: dict[str, Any]) -> Table:
     model = record["model"]
-    title = f"{model['name']}, {model['dtype']}, {record['device']}, {record['threads']} threads"
+    threads = f"{record['threads']} thread{'s' if record['threads'] > 1 else ''}"
+    title = f"{model['name']}, {model['dtype']}, {record['device']}, {threads}"
     table = Table(title=title)
     table.add_column("test")
     for name in ("tokens/s", "± sd", "MFU", "MBU"):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -155,10 +156,11 @@ def _fits(name: str, value: object) -> bool:
 
 
 def _table(sheet: Sheet) -> Table:
-    table = Table(title="Bench sheet")
+    table = Table(title="Bench sheet", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("date", no_wrap=True)
-    for name in ("machine", "model", "dtype"):
-        table.add_column(name, overflow="fold")
+    table.add_column("machine", overflow="fold")
+    table.add_column("model", overflow="fold")
+    table.add_column("dtype", no_wrap=True)
     for name in ("threads", "prefill\ntok/s", "decode\ntok/s", "MFU", "MBU"):
         table.add_column(name, justify="right", no_wrap=True)
     for line in sheet.lines:

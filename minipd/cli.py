@@ -1,0 +1,188 @@
+"""The commands. Each one is a thin function that hands its options to one function in its room.
+
+Rooms are imported inside the commands, so that `minipd --help` stays instant and needs no torch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+import minipd
+from minipd.cli_options import Dtype, JsonFile, Model
+from minipd.cli_serving import demo, run
+
+app = typer.Typer(
+    name="minipd",
+    help="minipd: watch a language model read (prefill) and write (decode), each measured apart.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Lesson = Annotated[str, typer.Argument(metavar="NN", help="Lesson number, like 00.")]
+CourseFolder = Annotated[
+    Path, typer.Option("--folder", metavar="DIR", help="Folder of your copy of the course.")
+]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"minipd {minipd.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """minipd: watch a language model read (prefill) and write (decode), each measured apart."""
+
+
+@app.command(epilog="Example: minipd doctor --json doctor.json")
+def doctor(
+    json_path: JsonFile = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer repetitions.")] = False,
+) -> None:
+    """Check and measure this computer.
+
+    Each check prints OK or FAIL with its remedy; then the two ceilings are measured, arithmetic
+    (FLOP/s) and memory reads (GB/s). Exit code 0 only when every check is OK.
+    """
+    from minipd.measure.doctor import run_doctor
+
+    if not run_doctor(json_path, quick):
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: minipd bench --pin 0 --threads 1 --vs transformers --json bench.json")
+def bench(
+    model: Model = "smollm2-135m",
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
+    dtype: Dtype = "float32",
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads (default: one per CPU allowed).")
+    ] = None,
+    pin: Annotated[
+        str | None, typer.Option(metavar="CPUS", help="Pin to these CPUs, like 0 or 0,2-3.")
+    ] = None,
+    vs: Annotated[
+        Literal["transformers"] | None, typer.Option(help="Measure this engine side by side.")
+    ] = None,
+    repetitions: Annotated[int, typer.Option(min=1, help="Timed runs of each test.")] = 5,
+    json_path: JsonFile = None,
+    sheet: Annotated[bool, typer.Option(help="Add a line to your bench sheet.")] = True,
+) -> None:
+    """Measure prefill and decode apart.
+
+    pp512: prefill tokens/s of a 512-token prompt; tg128: decode tokens/s over 128 steps; MFU and
+    MBU: the shares of this computer's two ceilings, measured in the same run.
+    """
+    from minipd.measure.bench import run_bench
+
+    run_bench(model, device, dtype, threads, pin, vs, repetitions, json_path, sheet)
+
+
+@app.command(epilog="Example: minipd sheet --csv my-sheet.csv")
+def sheet(
+    path: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE", help="Another sheet than your own.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Export it for a spreadsheet.")
+    ] = None,
+) -> None:
+    """Show your bench sheet.
+
+    It holds one line for every bench run on this computer.
+    """
+    from minipd.measure.sheet import show_sheet
+
+    show_sheet(path, csv)
+
+
+app.command(epilog="Example: minipd demo --json demo.json")(demo)
+app.command(epilog="Example: minipd run --mode colocated --mode disaggregated --rate 0.5")(run)
+
+
+@app.command(epilog="Example: minipd lab --folder my-course")
+def lab(
+    folder: CourseFolder = Path("my-course"),
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Only print the address.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="First port to try.")] = 8888,
+    with_solutions: Annotated[
+        bool, typer.Option("--with-solutions", help="Copy the solution notebooks too.")
+    ] = False,
+) -> None:
+    """Open the course in JupyterLab.
+
+    Works on a copy in your own folder. Run it again after an update: notebooks you have not
+    changed are brought up to date, and your own work is kept.
+    """
+    from minipd.lab.launch import launch
+
+    launch(folder, no_browser, port, with_solutions)
+
+
+@app.command(epilog="Example: minipd check 00")
+def check(
+    lesson: Annotated[str | None, typer.Argument(metavar="[NN]", help="Lesson, like 00.")] = None,
+    folder: CourseFolder = Path("my-course"),
+    check_all: Annotated[bool, typer.Option("--all", help="Check every lesson.")] = False,
+) -> None:
+    """Check your exercises, with hints."""
+    if lesson is None and not check_all:
+        raise typer.BadParameter("name a lesson, like `minipd check 00`, or ask for --all.")
+    from minipd.lab.check import run_check
+
+    if not run_check(lesson, folder, check_all):
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: minipd quiz 00")
+def quiz(lesson: Lesson) -> None:
+    """Take a quiz in the terminal."""
+    from minipd.lab.quiz_terminal import run_quiz
+
+    run_quiz(lesson)
+
+
+def explain(error: Exception) -> str:
+    """One sentence for a user: what went wrong, and for foreign errors how to learn more."""
+    if type(error).__module__.startswith("minipd."):
+        return str(error)
+    more = "set MINIPD_DEBUG=1 and run it again to see where it happened"
+    if isinstance(error, OSError) and error.strerror:
+        where = f" ({error.filename})" if error.filename else ""
+        return f"{error.strerror}{where}; {more}."
+    if isinstance(error, ImportError):
+        return f"{error}: a package is missing or broken; install minipd again, or {more}."
+    return f"{type(error).__name__}: {error} ({more})."
+
+
+def main() -> None:
+    """Run one command; errors become one sentence on stderr and exit code 1 (Ctrl-C: 130)."""
+    try:
+        app(prog_name="minipd")
+    except (ValueError, RuntimeError, OSError, ImportError) as error:
+        if os.environ.get("MINIPD_DEBUG") == "1":
+            traceback.print_exc()
+        else:
+            typer.echo(f"minipd: {explain(error)}", err=True)
+        sys.exit(1)
+    except SystemExit as stop:
+        if stop.code == 130:  # typer turns Ctrl-C into this code without a word
+            typer.echo("minipd: stopped by Ctrl-C.", err=True)
+        raise

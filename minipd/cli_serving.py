@@ -1,0 +1,109 @@
+"""The commands that serve a trace on pools of workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from minipd.cli_options import Dtype, JsonFile, Model, Network
+
+
+def demo(
+    model: Model = "smollm2-135m",
+    folder: Annotated[
+        Path, typer.Option("--folder", metavar="DIR", help="Where the pictures go.")
+    ] = Path("minipd-demo"),
+    network: Network = None,
+    json_path: JsonFile = None,
+) -> None:
+    """See the main result: a long document freezes every answer, two pools end that.
+
+    The same trace on the same two workers, colocated, chunked and disaggregated: a table, the
+    verdict in words, and timelines as pictures. About 2 minutes.
+    """
+    from minipd.lab.demo import run_demo
+
+    run_demo(model, folder, network, json_path)
+
+
+def run(
+    mode: Annotated[
+        list[str] | None,
+        typer.Option(help="colocated, decode_first, chunked, disaggregated; repeat to compare."),
+    ] = None,
+    model: Model = "smollm2-135m",
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
+    dtype: Dtype = "float32",
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="An Azure CSV, a Mooncake JSONL or a minipd trace."),
+    ] = None,
+    workload: Annotated[
+        str, typer.Option(help="Without --trace: chat, rag, coding_agent, reasoning, api, ...")
+    ] = "chat",
+    requests: Annotated[int, typer.Option(min=1, help="How many requests.")] = 20,
+    rate: Annotated[float, typer.Option(help="Requests per second, when generated.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the workload and its prompts.")] = 0,
+    time_factor: Annotated[float, typer.Option(help="10 makes arrivals ten times rarer.")] = 1.0,
+    max_prompt_tokens: Annotated[int | None, typer.Option(min=1, help="Cap, reported.")] = None,
+    max_output_tokens: Annotated[int | None, typer.Option(min=1, help="Cap, reported.")] = None,
+    prefill: Annotated[int, typer.Option(min=1, help="Prefill workers (x of xPyD).")] = 1,
+    decode: Annotated[int, typer.Option(min=1, help="Decode workers (y of xPyD).")] = 1,
+    pool: Annotated[
+        Literal["processes", "threads"], typer.Option(help="How workers are started.")
+    ] = "processes",
+    paced: Annotated[
+        bool, typer.Option("--paced", help="Replay step times measured now; for many workers.")
+    ] = False,
+    network: Network = None,
+    router: Annotated[
+        str, typer.Option(help="remote, local, threshold, cost, round_robin or length.")
+    ] = "default",
+    local_tokens: Annotated[
+        int, typer.Option(min=0, help="Prompts up to this stay local (threshold, length).")
+    ] = 256,
+    chunk_tokens: Annotated[int, typer.Option(min=1, help="A chunked step's budget.")] = 64,
+    ttft: Annotated[float | None, typer.Option(help="SLO of the first token, seconds.")] = None,
+    tpot: Annotated[float | None, typer.Option(help="SLO per further token, seconds.")] = None,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Bit-equal logits in every mode; slower.")
+    ] = False,
+    pictures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Save timelines and plots here.")
+    ] = None,
+    json_path: JsonFile = None,
+) -> None:
+    """Serve a trace in one mode or several, and compare.
+
+    TTFT, TPOT, gaps between tokens, throughput and stalls of each mode; --json keeps the timelines.
+    """
+    from minipd.lab.run import Plan, run_plan
+
+    plan = Plan(
+        modes=tuple(mode or ["disaggregated"]),
+        model=model,
+        device=device,
+        dtype=dtype,
+        trace=trace,
+        workload=workload,
+        num_requests=requests,
+        rate_per_s=rate,
+        seed=seed,
+        time_factor=time_factor,
+        max_prompt_tokens=max_prompt_tokens,
+        max_output_tokens=max_output_tokens,
+        num_prefill=prefill,
+        num_decode=decode,
+        pool=pool,
+        paced=paced,
+        network=network,
+        router=router,
+        local_tokens=local_tokens,
+        chunk_tokens=chunk_tokens,
+        ttft_s=ttft,
+        tpot_s=tpot,
+        deterministic=deterministic,
+    )
+    run_plan(plan, json_path, pictures)

@@ -1,0 +1,109 @@
+"""The size budget: what counts as a line, and that each breach is named and fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts import count_lines
+
+SCRIPT = Path(count_lines.__file__)
+
+SAMPLE = '''"""Two
+lines."""
+
+# only a comment
+import os  # code with a comment
+
+
+@decorator
+def one(a,
+        b):
+    """Not
+    counted."""
+
+    # neither is this
+    return a + b
+
+
+class Thing:
+    def two(self): return 2
+'''
+
+
+def run(package: Path) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(package)], capture_output=True, text=True
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    root = tmp_path / "minipd"
+    for name in ("request.py", "cli.py", "model/decoder.py", "model/gguf.py", "pools/ray_pool.py"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("x = 1\n")
+    return root
+
+
+def test_lines_are_counted_without_blanks_and_comments(tmp_path):
+    path = tmp_path / "sample.py"
+    path.write_text(SAMPLE)
+    found = count_lines.measure(path)
+    assert found.lines == 19
+    assert found.code_lines == 11  # docstrings count for the file
+    assert found.functions == [("one", 3), ("two", 1)]  # and not for its functions
+
+
+@pytest.mark.parametrize(
+    ("name", "room"),
+    [
+        ("request.py", "core"),
+        ("cli.py", "other"),
+        ("model/decoder.py", "core"),
+        ("model/load.py", "adapters"),
+        ("engine/deep/er.py", "core"),
+        ("pools/nixl_link.py", "adapters"),
+        ("pools/coordinator.py", "core"),
+        ("lab/show.py", "other"),
+    ],
+)
+def test_rooms(name, room):
+    assert count_lines.room_of(Path(name)) == room
+
+
+def test_within_budget_is_exit_code_0(package):
+    code, out, err = run(package)
+    assert (code, err) == (0, "")
+    assert [line.split()[1] for line in out.splitlines()[:3]] == ["2", "2", "1"]
+
+
+def long_function(lines: int) -> str:
+    return "def f():\n" + "    x = 1\n" * (lines - 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("engine/many.py", "x = 1\n" * 2000, "core has 2002 lines"),
+        ("model/gguf.py", "x = 1\n" * 1000, "adapters has 1001 lines"),
+        ("lab/long.py", "# a comment\n" * 251, "lab/long.py has 251 lines"),
+        ("lab/long.py", long_function(51), "f has 51 lines"),
+        ("lab/long.py", long_function(9), "median function has 9 lines"),
+    ],
+)
+def test_each_breach_is_named_and_fails(package, name, text, said):
+    (package / name).parent.mkdir(exist_ok=True)
+    (package / name).write_text(text)
+    code, _, err = run(package)
+    assert code == 1
+    assert said in err
+
+
+def test_minipd_is_within_its_budget():
+    code, out, err = run(SCRIPT.parents[1] / "minipd")
+    assert code == 0, out + err
