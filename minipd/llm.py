@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from minipd.cache.allocator import BlockAllocator
 from minipd.cache.store import fit_num_blocks, free_bytes
@@ -17,7 +18,14 @@ from minipd.engine.executor import Executor
 from minipd.engine.text import TextStream
 from minipd.engine.worker import Worker
 from minipd.model.load import LoadedModel, load
-from minipd.request import FinishReason, Request, SamplingParams, Sequence, validate
+from minipd.request import (
+    FinishReason,
+    Request,
+    RequestError,
+    SamplingParams,
+    Sequence,
+    validate,
+)
 from minipd.sched.base import Limits, Scheduler
 from minipd.sched.colocated import PrefillFirst
 from minipd.timeline import Event
@@ -70,13 +78,13 @@ class LLM:
                 free_bytes(weights.device),
                 DEFAULT_CACHE_TOKENS,
             )
-        self.executor = Executor(self.model, num_kv_blocks, block_size, deterministic=deterministic)
         allocator = BlockAllocator(
             num_kv_blocks,
             block_size,
             prefix_reuse=not deterministic,
             prefer_runs=weights.device.type == "cpu",
         )
+        self.executor = Executor(self.model, num_kv_blocks, block_size, deterministic=deterministic)
         self.scheduler = policy("worker", allocator, limits, self.model.eos_ids, self._check_stop)
         self.worker = Worker(self.executor, self.scheduler, time.monotonic)
         self.timeline: list[Event] = []
@@ -88,10 +96,12 @@ class LLM:
     ) -> list[Completion]:
         """Answers to all prompts, batched together, in the order asked."""
         sequences: list[Sequence] = []
+        if isinstance(prompts, str):
+            raise RequestError("generate takes a list of prompts; write generate([prompt]).")
         try:
             for prompt in prompts:
                 sequences.append(self.submit(prompt, params))
-            while self.scheduler.has_work:
+            while any(s.finish_reason is None for s in sequences):
                 self.step()
             return [self._completion(s) for s in sequences]
         finally:
@@ -101,14 +111,19 @@ class LLM:
         """The answer token by token. Closing the iterator early cancels the request."""
         sequence = self.submit(prompt, params)
         text = self._texts[sequence.id]
-        num_seen = 0
+        num_taken, reason = 0, None
         try:
-            while sequence.finish_reason is None:
-                self.step()
-                for token_id in sequence.output_ids[num_seen:]:
-                    done = sequence.finish_reason is not None
-                    yield Piece(text.take(final=done), token_id, sequence.finish_reason)
-                num_seen = len(sequence.output_ids)
+            while sequence.finish_reason is None or num_taken < len(sequence.output_ids):
+                if num_taken == len(sequence.output_ids):
+                    self.step()
+                    continue
+                num_taken += 1  # other calls may have run this request several tokens ahead
+                is_last = num_taken == len(sequence.output_ids)
+                reason = sequence.finish_reason if is_last else None
+                token_id = sequence.output_ids[num_taken - 1]
+                yield Piece(text.take(final=reason is not None), token_id, reason)
+            if reason is None:  # ended by a cancel or a deadline, between two tokens
+                yield Piece(text.take(final=True), None, sequence.finish_reason)
         finally:
             self._withdraw([sequence])
 
@@ -139,7 +154,9 @@ class LLM:
         """Token ids of a text (as it stands), or the given ids unchanged."""
         if isinstance(prompt, str):
             return list(self.model.tokenizer.encode(prompt))
-        return [int(token_id) for token_id in prompt]
+        if not hasattr(prompt, "__iter__"):
+            raise RequestError(f"A prompt is a text or a list of token ids, not {prompt!r}.")
+        return [_plain_int(token_id) for token_id in prompt]
 
     def chat_ids(self, user: str, system: str | None = None) -> list[int]:
         """Token ids of a question in the model's own chat format, ready for its answer."""
@@ -167,3 +184,10 @@ class LLM:
             self.scheduler.cancel(sequence.id, time.monotonic())
             self._texts.pop(sequence.id, None)
         self.timeline.extend(self.scheduler.drain_events())
+
+
+def _plain_int(token_id: Any) -> int:
+    """The value itself, or the int inside a numpy or torch integer; nothing is rounded."""
+    if isinstance(token_id, (bool, float)) or not hasattr(token_id, "__index__"):
+        raise RequestError(f"{token_id!r} is no token id; a prompt is a text or a list of ints.")
+    return int(token_id)

@@ -37,6 +37,12 @@ class SamplingParams:
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("max_tokens", "top_k", "seed"):
+            if not is_whole_number(getattr(self, name)):
+                raise RequestError(f"{name} is {getattr(self, name)!r}; use a whole number.")
+        for name in ("temperature", "top_p"):
+            if not isinstance(getattr(self, name), (int, float)):
+                raise RequestError(f"{name} is {getattr(self, name)!r}; use a number.")
         if self.max_tokens < 1:
             raise RequestError(f"max_tokens is {self.max_tokens}; ask for at least 1 output token.")
         if not (math.isfinite(self.temperature) and 0.0 <= self.temperature <= 100.0):
@@ -47,8 +53,17 @@ class SamplingParams:
             raise RequestError(f"top_p is {self.top_p}; use more than 0 and at most 1.")
         if not 0 <= self.seed <= MAX_SEED:
             raise RequestError(f"seed is {self.seed}; use a whole number from 0 to 2**63 - 1.")
-        if isinstance(self.stop, str) or any(not text for text in self.stop):
+        if not _is_tuple_of_texts(self.stop):
             raise RequestError("stop must be a tuple of non-empty strings, like stop=('###',).")
+
+
+def is_whole_number(value: object) -> bool:
+    """An int; True and False are ints to Python, but never meant as a count or a token id."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_tuple_of_texts(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(v, str) and v for v in value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +93,20 @@ def validate(request: Request, *, vocab_size: int, max_context: int, cache_token
     """
     if not request.prompt_ids:
         raise RequestError(f"Request {request.id!r} has an empty prompt; send at least one token.")
-    bad = next((t for t in request.prompt_ids if not 0 <= t < vocab_size), None)
-    if bad is not None:
-        raise RequestError(
-            f"Request {request.id!r} has token id {bad}; this model's ids run from 0 to "
-            f"{vocab_size - 1}."
-        )
+    for token_id in request.prompt_ids:
+        if not (is_whole_number(token_id) and 0 <= token_id < vocab_size):
+            raise RequestError(
+                f"Request {request.id!r} has token id {token_id!r}; this model's ids are whole "
+                f"numbers from 0 to {vocab_size - 1}."
+            )
     if request.max_total_tokens > max_context:
         raise RequestError(
             f"Request {request.id!r} needs {request.num_prompt_tokens} prompt + "
             f"{request.sampling.max_tokens} output tokens, over the context of {max_context}; "
             "shorten the prompt or lower max_tokens."
         )
+    if request.deadline_s is not None and math.isnan(request.deadline_s):
+        raise RequestError(f"Request {request.id!r} has a deadline that is no time; leave it out.")
     if request.max_total_tokens - 1 > cache_tokens:
         raise RequestError(
             f"Request {request.id!r} needs KV for {request.max_total_tokens - 1} tokens, over the "

@@ -75,6 +75,6 @@ def read_jsonl(lines: Iterable[str]) -> Iterator[Event]:
             )
         except (json.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise TimelineError(f"Line {number} is not a timeline event ({error}).") from error
-        if event.kind not in KINDS:
+        if str(event.kind) not in KINDS:  # it may be anything that JSON can say
             raise TimelineError(f"Line {number} has the unknown event kind {event.kind!r}.")
         yield event

@@ -166,19 +166,23 @@ class BlockAllocator:
         return block_id
 
     def _choose(self, after: int | None) -> int:
+        """Blank blocks first, in a run where that is wanted; then the one named longest ago."""
+        oldest = next(iter(self._free))  # blank ones lie before named ones
         if not self.prefer_runs:
-            return next(iter(self._free))
-        if after is not None:
-            follower = after + 1
-            if follower < self.num_blocks and self._references[follower] == 0:
-                return follower
+            return oldest
+        follower = self.num_blocks if after is None else after + 1
+        is_free = follower < self.num_blocks and self._references[follower] == 0
+        if self._hashes[oldest] is not None:  # nothing is blank: something must be forgotten
+            return follower if is_free else oldest
+        if is_free and self._hashes[follower] is None:
+            return follower
         return self._middle_of_longest_run()
 
     def _middle_of_longest_run(self) -> int:
-        """Half-way into the longest free stretch: the left neighbour can grow as well."""
+        """Half-way into the longest blank stretch: the left neighbour can grow as well."""
         best_start, best_length, length = 0, 0, 0
-        for block_id, references in enumerate([*self._references, 1]):
-            length = length + 1 if references == 0 else 0
+        for block_id, references in enumerate(self._references):
+            length = length + 1 if references == 0 and self._hashes[block_id] is None else 0
             if length > best_length:
                 best_start, best_length = block_id - length + 1, length
         assert best_length > 0, "choose a block only when one is free"

@@ -75,8 +75,11 @@ class KVStore:
         self.buffer = buffer  # (L, 2, N, P, K, D)
         self.keys = [layer[0] for layer in buffer]  # L x (N, P, K, D)
         self.values = [layer[1] for layer in buffer]  # L x (N, P, K, D)
-        self._key_rows = [layer[0].flatten(0, 1) for layer in buffer]  # L x (N P, K, D)
-        self._value_rows = [layer[1].flatten(0, 1) for layer in buffer]  # L x (N P, K, D)
+        # Views made once: a decode step reads them for every sequence of every layer.
+        self._key_rows = [keys.flatten(0, 1) for keys in self.keys]  # L x (N P, K, D)
+        self._value_rows = [values.flatten(0, 1) for values in self.values]  # L x (N P, K, D)
+        self._key_heads = [rows.transpose(0, 1)[None] for rows in self._key_rows]
+        self._value_heads = [rows.transpose(0, 1)[None] for rows in self._value_rows]
 
     @property
     def device(self) -> torch.device:
@@ -88,21 +91,27 @@ class KVStore:
         self._value_rows[layer].index_copy_(0, slots, v)
 
     def read(self, layer: int, run: range | Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values (S, K, D) of a sequence: a view for a `range` of slots, else a gather."""
-        keys, values = self._key_rows[layer], self._value_rows[layer]
+        """A sequence's keys and values, heads first, (1, K, S, D) each: views for a `range` of
+        slots, else gathered copies."""
+        keys, values = self._key_heads[layer], self._value_heads[layer]  # (1, K, N P, D)
         if isinstance(run, range):
-            return keys[run.start : run.stop], values[run.start : run.stop]  # (S, K, D) views
-        return keys.index_select(0, run), values.index_select(0, run)  # (S, K, D) copies
+            length = len(run)
+            return keys.narrow(2, run.start, length), values.narrow(2, run.start, length)
+        rows = self._key_rows[layer].index_select(0, run)  # (S, K, D)
+        value_rows = self._value_rows[layer].index_select(0, run)  # (S, K, D)
+        return rows.transpose(0, 1)[None], value_rows.transpose(0, 1)[None]
 
 
-def slots_of(block_ids: list[int], start: int, stop: int, block_size: int) -> range | list[int]:
-    """Slots of tokens `[start, stop)`; a `range` where the blocks lie one after another."""
+def slots_of(block_ids: list[int], start: int, stop: int, block_size: int) -> range | Tensor:
+    """Slots of tokens `[start, stop)`: a `range` where the blocks lie in one run, else int64."""
     first, last = start // block_size, (stop - 1) // block_size
     ids = block_ids[first : last + 1]
+    skipped = start - first * block_size
     if ids[-1] - ids[0] == last - first and all(b - a == 1 for a, b in zip(ids, ids[1:])):
-        base = ids[0] * block_size - first * block_size
-        return range(base + start, base + stop)
-    return [block_ids[t // block_size] * block_size + t % block_size for t in range(start, stop)]
+        begin = ids[0] * block_size + skipped
+        return range(begin, begin + stop - start)
+    slots = torch.tensor(ids)[:, None] * block_size + torch.arange(block_size)  # (blocks, P)
+    return slots.flatten()[skipped : skipped + stop - start]  # (stop - start,)
 
 
 def free_bytes(device: torch.device | str) -> int:
@@ -125,6 +134,8 @@ def fit_num_blocks(
     Raises `CacheTooSmallError` when not even one full context fits beside the reserve, unless
     `max_tokens` asks for less.
     """
+    if min(block_size, max_tokens) < 1:
+        raise ValueError(f"A KV cache of {max_tokens} tokens in blocks of {block_size} is none.")
     per_block = config.kv_bytes_per_token(dtype.itemsize) * block_size
     usable = int(free - RESERVE_BYTES - RESERVE_SHARE * free)
     wanted = -(-max_tokens // block_size)

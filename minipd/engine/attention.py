@@ -23,9 +23,8 @@ from minipd.engine.batch import Chunk
 
 @dataclass(slots=True)
 class Span:
-    """Rows `[row, row + count)` of the batch, and the slots of their sequence up to their end."""
+    """One chunk's rows in the batch, and the slots of its sequence up to its end."""
 
-    row: int
     count: int
     slots: range | Tensor  # S = tokens of the sequence up to the chunk's end
     mask: Tensor | None  # (T, S), True = may see; None where causal or everything is right
@@ -44,29 +43,35 @@ class GatherAttention:
         written: list[int] = []
         self.spans: list[Span] = []
         for chunk in chunks:
-            slots = slots_of(chunk.block_ids, 0, chunk.stop, size)
-            row, count = len(written), len(chunk.token_ids)
-            written.extend(slots[chunk.start :])
-            run = slots if isinstance(slots, range) else torch.tensor(slots, device=device)  # (S,)
+            slots = slots_of(chunk.block_ids, 0, chunk.stop, size)  # S of them
+            own = slots[chunk.start :]
+            written.extend(own if isinstance(own, range) else own.tolist())
+            slots = slots if isinstance(slots, range) else slots.to(device)
+            count = len(chunk.token_ids)
             mask = _causal_mask(chunk.start, count, device) if chunk.start and count > 1 else None
-            self.spans.append(Span(row, count, run, mask))
+            self.spans.append(Span(count, slots, mask))
         self.num_rows = len(written)
         self.slots = torch.tensor(written, device=device)  # (T,)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """`q` (T, H, D), `k` and `v` (T, K, D) to (T, H, D); rows past `num_rows` are padding."""
-        real = self.num_rows
-        self.store.write(layer, self.slots, k[:real], v[:real])
-        out = torch.zeros_like(q) if len(q) > real else torch.empty_like(q)  # (T, H, D)
-        for span in self.spans:
-            rows = slice(span.row, span.row + span.count)
+        num_padding = len(q) - self.num_rows
+        if num_padding:
+            q, k, v = q[:-num_padding], k[:-num_padding], v[:-num_padding]
+        self.store.write(layer, self.slots, k, v)
+        mixed: list[Tensor] = []
+        row = 0
+        for span, queries in zip(self.spans, q.split([s.count for s in self.spans])):
             if span.is_whole_prompt:
-                out[rows] = _prompt(q[rows], k[rows], v[rows])
-                continue
-            keys, values = self.store.read(layer, span.slots)  # (S, K, D) each
-            attend = _one_token if span.count == 1 else _later_chunk
-            out[rows] = attend(q[rows], keys, values, span.mask)
-        return out
+                end = row + span.count
+                mixed.append(_prompt(queries, k[row:end], v[row:end]))
+            else:
+                keys, values = self.store.read(layer, span.slots)  # (1, K, S, D) each
+                attend = _one_token if span.count == 1 else _later_chunk
+                mixed.append(attend(queries, keys, values, span.mask))
+            row += span.count
+        out = mixed[0] if len(mixed) == 1 else torch.cat(mixed)  # (T, H, D)
+        return F.pad(out, (0, 0, 0, 0, 0, num_padding)) if num_padding else out
 
 
 def _causal_mask(start: int, count: int, device: torch.device) -> Tensor:
@@ -89,7 +94,7 @@ def _prompt(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def _later_chunk(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
     out = F.scaled_dot_product_attention(
-        _heads_first(q), _heads_first(keys), _heads_first(values), attn_mask=mask, enable_gqa=True
+        _heads_first(q), keys, values, attn_mask=mask, enable_gqa=True
     )  # (1, H, T, D)
     return out[0].transpose(0, 1)  # (T, H, D)
 
@@ -97,5 +102,5 @@ def _later_chunk(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -
 def _one_token(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
     """Decode: the H/K query heads that share a KV head become its H/K query rows."""
     grouped = q.view(1, keys.shape[1], -1, q.shape[-1])  # (1, K, H/K, D)
-    out = F.scaled_dot_product_attention(grouped, _heads_first(keys), _heads_first(values))
+    out = F.scaled_dot_product_attention(grouped, keys, values)  # (1, K, H/K, D)
     return out.reshape(q.shape)  # (1, H, D)

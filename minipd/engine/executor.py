@@ -6,7 +6,7 @@ decided by a scheduler.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from collections.abc import Sequence as Items
 from contextlib import contextmanager
 
@@ -37,7 +37,7 @@ class Executor:
     while the layers above have still to run. `deterministic` pads each step to at least 16 rows
     and, on a CPU, computes it on one thread: then a sequence's logits are bit-equal whatever shares
     its batch, as long as its own chunks are the same. (Two threads were seen to split the sums of a
-    product for 17 to 193 rows, and not for others.)
+    product of 17 to 192 rows, and not of others.)
     """
 
     def __init__(
@@ -129,7 +129,7 @@ def tapped(attend: Attend, on_layer: LayerHook, chunks: Items[Chunk]) -> Attend:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def _one_thread() -> Generator[None, None, None]:
     """Compute on the calling thread alone, and give the others back afterwards."""
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)

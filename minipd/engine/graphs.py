@@ -88,7 +88,8 @@ def _record(compute: Callable[[], Tensor], device: torch.device) -> Callable[[],
             compute()
     torch.cuda.current_stream(device).wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # Other threads may use the GPU meanwhile: only this one is held to what a graph can record.
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
         out = compute()
 
     def replay() -> Tensor:

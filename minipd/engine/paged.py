@@ -27,7 +27,7 @@ class PagedInputs:
         counts = [len(c.token_ids) for c in chunks]
         width = max_blocks or max(len(c.block_ids) for c in chunks)
         tables = [(c.block_ids + [0] * width)[:width] for c in chunks]
-        written = [s for c in chunks for s in slots_of(c.block_ids, c.start, c.stop, size)]
+        written = [int(s) for c in chunks for s in slots_of(c.block_ids, c.start, c.stop, size)]
         ends = [0, *torch.tensor(counts).cumsum(0).tolist()]
         self.slots = torch.tensor(written, device=device)  # (T,) int64
         self.row_ends = torch.tensor(ends, dtype=torch.int32, device=device)  # (B + 1,)

@@ -23,9 +23,9 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
     `x` is (T, heads, D); `cos` and `sin` are (T, 1, D/2).
     """
-    first, second = x.chunk(2, dim=-1)  # (T, heads, D/2) each
+    first, second = x.tensor_split(2, dim=-1)  # (T, heads, D/2) each
     out = torch.empty_like(x, memory_format=torch.contiguous_format)  # (T, heads, D)
-    out_first, out_second = out.chunk(2, dim=-1)
+    out_first, out_second = out.tensor_split(2, dim=-1)
     torch.mul(first, cos, out=out_first).addcmul_(second, sin, value=-1)
     torch.mul(second, cos, out=out_second).addcmul_(first, sin)
     return out

@@ -10,10 +10,11 @@ from minipd.cache.store import KVLayout
 from minipd.engine.executor import Executor
 from minipd.engine.text import StopWatcher
 from minipd.model.load import load
+from minipd.pools.handoff import Identity
 from minipd.pools.messages import Started
 from minipd.pools.paced import PacedExecutor
 from minipd.pools.spawn import WorkerSpec
-from minipd.pools.worker import Identity, PoolWorker
+from minipd.pools.worker import PoolWorker
 
 
 def build(spec: WorkerSpec) -> tuple[PoolWorker, Started]:

@@ -8,47 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal
 
 from minipd.pools import messages as m
-from minipd.request import FinishReason, PrefillReason, Request
-from minipd.sched.router import Route, Router, WorkerLoad, least_running
+from minipd.pools.placing import Roster
+from minipd.pools.tickets import Member, Ticket
+from minipd.request import FinishReason, Request
+from minipd.sched.router import Route, Router, shortest_queue
 from minipd.timeline import TERMINAL_KINDS, Event, EventKind, Value
-
-State = Literal["parked", "reserving", "prefilling", "running", "orphaned", "done"]
-MAX_ATTEMPTS = 3
-
-
-@dataclass(slots=True, eq=False)
-class Ticket:
-    """One request's way; `orphaned` waits for its old prefill worker to let go of it."""
-
-    request: Request
-    state: State = "parked"
-    decode: str = ""
-    prefill: str = ""
-    output_ids: list[int] = field(default_factory=list[int])
-    cancel_reason: FinishReason | None = None
-    attempts: int = 0
-    num_sent_outputs: int = 0  # how many of `output_ids` its workers were told at dispatch
-    queued_on: str = ""  # whose prefill queue it is counted in
-
-    @property
-    def reason(self) -> PrefillReason:
-        return "prompt" if self.attempts <= 1 else "recovered"
-
-
-@dataclass(slots=True)
-class Member:
-    """A worker as the coordinator sees it."""
-
-    name: str
-    epoch: int
-    role: m.Role
-    send: Callable[[m.ToWorker], None]
-    load: WorkerLoad
-    is_ready: bool = False
 
 
 class Coordinator:
@@ -61,45 +27,60 @@ class Coordinator:
         self.clock = clock
         self.emit = emit
         self.members: dict[str, Member] = {}
-        self.tickets: dict[str, Ticket] = {}  # only those not done
-        self.can_recruit = True  # False: a missing role will never be filled again
+        self.tickets: dict[str, Ticket] = {}  # of requests that have not ended
         self._parked: deque[Ticket] = deque()
+        self._draining: dict[str, Ticket] = {}  # ended on a prefill worker that still sends
+
+    @property
+    def is_busy(self) -> bool:
+        """Is any worker holding, or still sending, something for a request?"""
+        return bool(self.tickets or self._draining)
 
     # -- workers ------------------------------------------------------------------------------
 
-    def admit_member(
-        self, name: str, epoch: int, role: m.Role, send: Callable[[m.ToWorker], None]
-    ) -> None:
-        self.members[name] = Member(name, epoch, role, send, WorkerLoad(name))
+    def admit_member(self, member: Member) -> None:
+        """A worker that is being started; requests may wait for it."""
+        self.members[member.name] = member
 
     def member_ready(self, name: str) -> None:
-        member = self.members[name]
-        member.is_ready = True
-        self._tell("worker_started", name, role=member.role, epoch=member.epoch)
+        self.members[name].is_ready = True
+        self.announce(name)
         self._place_parked()
 
-    def member_died(self, name: str, reason: str) -> None:
-        """Move everything that depended on it; call only after its last messages were handled."""
-        member = self.members.pop(name)
-        self._tell("worker_died", name, reason=reason, epoch=member.epoch)
-        for ticket in list(self.tickets.values()):
-            if ticket.decode == name:
-                self._lost_decode(ticket)
-            elif ticket.prefill == name and ticket.state in ("prefilling", "orphaned"):
-                self._lost_prefill(ticket)
+    def announce(self, *names: str) -> None:
+        """Tell the timeline the roles of these workers, or of all that are ready."""
+        for x in self.members.values():
+            if x.is_ready and (not names or x.name in names):
+                self._tell("worker_started", x.name, role=x.role, epoch=x.epoch)
 
-    def ready(self, *roles: m.Role) -> list[Member]:
-        return [x for x in self.members.values() if x.is_ready and x.role in roles]
+    def member_died(self, name: str, reason: str, successor: Member | None = None) -> None:
+        """Move what depended on it; only after its last messages, when it can write no more."""
+        dead = self.members[name]
+        dead.is_ready = False
+        self.members[name] = successor or dead  # it keeps its place in the order
+        if successor is None:
+            del self.members[name]
+        self._tell("worker_died", name, reason=reason, epoch=dead.epoch)
+        for ticket in list(self.tickets.values()):
+            if ticket.writer is dead:
+                self._lost_writer(ticket)
+            elif ticket.reader is dead and ticket.state == "prefilling":
+                self._hand_over(ticket, m.Recover(ticket.request.id, ticket.published_token))
+        for ticket in [*self.tickets.values(), *self._draining.values()]:
+            if ticket.reader is dead:
+                self._let_go(ticket.request.id)
+        self._place_parked()
 
     # -- requests -----------------------------------------------------------------------------
 
     def submit(self, request: Request) -> None:
         """Take a validated request; it ends in exactly one terminal event."""
         assert request.id not in self.tickets, f"request id {request.id!r} is in use"
-        tokens, limit = request.num_prompt_tokens, request.sampling.max_tokens
-        arrived = {"prompt_tokens": tokens, "max_tokens": limit}
-        self.emit(Event(request.arrival_s, "arrived", "", request.id, {**arrived}))
         ticket = self.tickets[request.id] = Ticket(request)
+        self.emit(ticket.arrived)
+        if request.id in self._draining:  # the id's former owner is still on the link
+            ticket.state = "orphaned"
+            return
         self._place(ticket)
 
     def cancel(self, request_id: str, reason: FinishReason = "cancelled") -> None:
@@ -110,22 +91,21 @@ class Coordinator:
         ticket.cancel_reason = reason
         if ticket.state == "parked":
             self._end(ticket, "cancelled", reason)
-        for name in {ticket.decode, ticket.prefill if ticket.state == "prefilling" else ""}:
-            if name in self.members:
-                self.members[name].send(m.Cancel(request_id, reason))
+            return
+        for member in (ticket.writer, ticket.reader if ticket.state == "prefilling" else None):
+            if member is not None:
+                member.send(m.Cancel(request_id, reason))
 
     def expire_parked(self) -> None:
-        """End parked requests whose deadline has passed, or which nobody will ever take."""
+        """End parked requests whose deadline has passed."""
         for ticket in list(self._parked):
             deadline = ticket.request.deadline_s
             if deadline is not None and self.clock() >= deadline:
                 self._end(ticket, "cancelled", "deadline")
-            elif not self.can_recruit and not self.ready("decode", "both"):
-                self._end(ticket, "failed", "no decode worker is left, and none can be restarted")
 
     # -- messages from workers ----------------------------------------------------------------
 
-    def handle(self, name: str, message: m.FromWorker) -> None:
+    def handle(self, message: m.FromWorker) -> None:
         match message:
             case m.Happened():
                 for event in message.events:
@@ -133,181 +113,130 @@ class Coordinator:
             case m.Reserved():
                 self._reserved(message)
             case m.HandedOff():
-                self._handed_off(message.manifest)
+                self._prefilled(message.manifest.request_id, m.Commit(message.manifest))
             case m.HandOffFailed():
-                self._recover(message.request_id, message.token_id)
+                recover = m.Recover(message.request_id, message.token_id)
+                self._prefilled(message.request_id, recover)
             case m.Drained():
-                self._drained(message.request_id, name)
+                self._let_go(message.request_id)
             case _:
                 pass  # for the cluster that started the worker
 
     def _record(self, event: Event) -> None:
         ticket = self.tickets.get(event.request_id)
-        if event.kind == "prefill_finished" and ticket is not None:
-            self._leave_queue(ticket)
-        if event.kind == "token" and ticket is not None:
+        if ticket is not None and event.kind == "prefill_finished":
+            ticket.leave_queue()
+        if ticket is not None and event.kind == "token":
             ticket.output_ids.append(int(str(event.data["token_id"])))
         if event.kind in TERMINAL_KINDS:
             if ticket is None:
                 return  # it has had its terminal event already
             if ticket.state == "orphaned" and event.kind == "cancelled":
                 return  # only the lost attempt ended
+            if ticket.state in ("prefilling", "orphaned"):
+                self._draining[event.request_id] = ticket
             self._forget(ticket)
         self.emit(event)
 
     def _reserved(self, message: m.Reserved) -> None:
         ticket = self.tickets.get(message.request_id)
-        if ticket is None or ticket.state != "reserving":
+        if ticket is None or ticket.writer is None or ticket.state != "reserving":
             return
-        writer = self.members[ticket.decode]
         if ticket.cancel_reason is not None:
-            writer.send(m.Drop(message.request_id, ticket.cancel_reason))
+            ticket.writer.send(m.Drop(message.request_id, ticket.cancel_reason))
             return
-        if ticket.prefill not in self.members:
-            self._leave_queue(ticket)
-            ticket.state = "running"
-            writer.send(m.Recover(message.request_id))
+        reader = self._reader(ticket)
+        if reader is None:
+            self._hand_over(ticket, m.Recover(message.request_id))
             return
-        ticket.state = "prefilling"
-        order = m.Prefill(
-            request=ticket.request,
-            target=writer.name,
-            target_epoch=writer.epoch,
-            block_ids=message.block_ids,
-            cached_tokens=message.cached_tokens,
-            output_ids=tuple(ticket.output_ids),
-            reason=ticket.reason,
-        )
-        self.members[ticket.prefill].send(order)
+        ticket.state, ticket.reader = "prefilling", reader
+        reader.send(ticket.prefill_order(ticket.writer, message))
 
-    def _handed_off(self, manifest: m.Manifest) -> None:
-        ticket = self.tickets.get(manifest.request_id)
-        if ticket is None:
-            return
-        if ticket.state == "orphaned":
-            self._place(ticket)
-            return
-        ticket.state = "running"
-        writer = self.members[ticket.decode]
-        writer.send(m.Commit(manifest))
-        if ticket.cancel_reason is not None:
-            writer.send(m.Cancel(manifest.request_id, ticket.cancel_reason))
+    def _reader(self, ticket: Ticket) -> Member | None:
+        """The prefill worker it was routed to, or another where that one is gone."""
+        if ticket.reader is not None and ticket.reader.is_ready:
+            return ticket.reader
+        ticket.leave_queue()
+        others = Roster(self.members.values()).readers
+        if not others:
+            return None
+        chosen = self.members[shortest_queue([x.load for x in others]).name]
+        ticket.join_queue(chosen)
+        return chosen
 
-    def _recover(self, request_id: str, token_id: int | None) -> None:
-        """The decode worker reads the prompt of its reservation itself."""
-        ticket = self.tickets.get(request_id)
-        if ticket is None:
-            return
-        if ticket.state == "orphaned":
-            self._place(ticket)
-            return
-        ticket.state = "running"
-        writer = self.members[ticket.decode]
-        writer.send(m.Recover(request_id, token_id))
-        if ticket.cancel_reason is not None:
-            writer.send(m.Cancel(request_id, ticket.cancel_reason))
-
-    def _drained(self, request_id: str, prefill: str) -> None:
-        """It ended on the prefill worker: the reservation is no longer written to."""
+    def _prefilled(self, request_id: str, order: m.Commit | m.Recover) -> None:
         ticket = self.tickets.get(request_id)
         if ticket is not None and ticket.state == "orphaned":
             self._place(ticket)
-        for member in self.ready("decode"):
-            member.send(m.Drop(request_id))
+        elif ticket is not None:
+            self._hand_over(ticket, order)
+
+    def _hand_over(self, ticket: Ticket, order: m.Commit | m.Recover) -> None:
+        """Nobody writes into the reservation any more: the decode worker goes on."""
+        assert ticket.writer is not None, "a hand-off ends at the worker that reserved for it"
+        ticket.state = "running"
+        ticket.leave_queue()
+        ticket.writer.send(order)
+        if ticket.cancel_reason is not None:
+            ticket.writer.send(m.Cancel(ticket.request.id, ticket.cancel_reason))
+
+    def _let_go(self, request_id: str) -> None:
+        """Its prefill worker will write nothing more: free the reservation, place an orphan."""
+        ended = self._draining.pop(request_id, None)
+        if ended is not None and ended.writer is not None:
+            ended.writer.send(m.Drop(request_id))
+        ticket = self.tickets.get(request_id)
+        if ticket is not None and ticket.state == "orphaned":
+            self._place(ticket)
 
     # -- placing ------------------------------------------------------------------------------
 
     def _place(self, ticket: Ticket) -> None:
-        """Route a ticket, or park it until there is a worker to take it."""
-        readers, writers = self.ready("prefill"), self.ready("decode", "both")
-        if ticket.cancel_reason is not None:
-            self._end(ticket, "cancelled", ticket.cancel_reason)
-            return
-        if ticket.attempts >= MAX_ATTEMPTS:
-            self._end(ticket, "failed", f"its worker died {MAX_ATTEMPTS} times")
-            return
-        if not writers or (not readers and writers[0].role == "decode" and self.can_recruit):
+        """Route a ticket, park it until there is a worker to take it, or end it."""
+        roster = Roster(self.members.values())
+        ending = roster.why_end(ticket)
+        if ending is not None:
+            self._end(ticket, *ending)
+        elif roster.must_wait:
             ticket.state = "parked"
             self._parked.append(ticket)
-            return
-        tokens = ticket.request.num_prompt_tokens + len(ticket.output_ids)
-        ticket.attempts += 1
-        loads = [x.load for x in writers]
-        if readers or writers[0].role == "both":
-            route = self.router.route(tokens, [x.load for x in readers], loads)
         else:
-            route = Route(least_running(loads).name, None, "no prefill worker is left")
-        self._dispatch(ticket, route, tokens)
+            self._dispatch(ticket, roster.route(ticket, self.router))
 
-    def _dispatch(self, ticket: Ticket, route: Route, tokens: int) -> None:
+    def _dispatch(self, ticket: Ticket, route: Route) -> None:
         request, writer = ticket.request, self.members[route.decode]
-        self._tell(
-            "routed",
-            route.prefill or route.decode,
-            request.id,
-            choice=route.choice,
-            decode=route.decode,
-            reason=route.reason,
-        )
-        ticket.decode, ticket.prefill = route.decode, route.prefill or ""
+        reader = self.members[route.prefill] if route.prefill is not None else None
+        told = {"choice": route.choice, "decode": writer.name, "reason": route.reason}
+        self._tell("routed", (reader or writer).name, request.id, **told)
+        ticket.attempts += 1
+        ticket.writer, ticket.reader = writer, reader
         writer.load.num_running += 1
-        reader = self.members[route.prefill or route.decode]
-        reader.load.queued_prefill_tokens += tokens
-        reader.load.num_waiting_prefills += 1
-        ticket.queued_on = reader.name
+        ticket.join_queue(reader or writer)
         outputs = tuple(ticket.output_ids)
         ticket.num_sent_outputs = len(outputs)
-        if route.prefill is None:
-            ticket.state = "running"
-            local: PrefillReason = "prompt" if writer.role == "both" else "local"
-            reason = local if ticket.attempts == 1 else "recovered"
-            writer.send(m.Submit(request, outputs, reason))
-        else:
+        if reader is not None:
             ticket.state = "reserving"
             writer.send(m.Reserve(request, outputs))
+            return
+        ticket.state = "running"
+        writer.send(m.Submit(request, outputs, ticket.local_reason(writer.role)))
 
     def _place_parked(self) -> None:
         parked, self._parked = self._parked, deque()
         for ticket in parked:
             self._place(ticket)
 
-    # -- losses -------------------------------------------------------------------------------
-
-    def _lost_decode(self, ticket: Ticket) -> None:
+    def _lost_writer(self, ticket: Ticket) -> None:
         """Start over elsewhere, once nobody writes for the lost reservation any more."""
-        self._leave_queue(ticket)
-        ticket.decode = ""
-        if ticket.state == "prefilling" and ticket.prefill in self.members:
+        ticket.leave_books()
+        if ticket.state == "prefilling" and ticket.reader is not None and ticket.reader.is_ready:
             ticket.state = "orphaned"
-            self.members[ticket.prefill].send(m.Cancel(ticket.request.id, "cancelled"))
+            ticket.reader.send(m.Cancel(ticket.request.id, "cancelled"))
         else:
             self._place(ticket)
-
-    def _lost_prefill(self, ticket: Ticket) -> None:
-        """The writer is gone, so its reservation is quiet: read the prompt where it lies."""
-        self._leave_queue(ticket)
-        if ticket.state == "orphaned":
-            self._place(ticket)
-        else:
-            has_published = len(ticket.output_ids) > ticket.num_sent_outputs
-            self._recover(ticket.request.id, ticket.output_ids[-1] if has_published else None)
-
-    # -- books --------------------------------------------------------------------------------
-
-    def _leave_queue(self, ticket: Ticket) -> None:
-        member = self.members.get(ticket.queued_on)
-        if member is not None:
-            member.load.queued_prefill_tokens -= ticket.request.num_prompt_tokens + len(
-                ticket.output_ids
-            )
-            member.load.num_waiting_prefills -= 1
-        ticket.queued_on = ""
 
     def _forget(self, ticket: Ticket) -> None:
-        self._leave_queue(ticket)
-        if ticket.decode in self.members:
-            self.members[ticket.decode].load.num_running -= 1
-        ticket.state = "done"
+        ticket.leave_books()
         del self.tickets[ticket.request.id]
         if ticket in self._parked:
             self._parked.remove(ticket)

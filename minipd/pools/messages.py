@@ -82,7 +82,7 @@ class Reserve:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """Read a prompt and write its KV, but for the first `cached_tokens`, into the target's blocks."""
+    """Read a prompt; write its KV, but for the first `cached_tokens`, into the target's blocks."""
 
     request: Request
     target: str

@@ -5,29 +5,20 @@ Both kinds are driven the same way: `submit` a message, `poll` for messages, nei
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
-import os
+import pickle
 import queue
 import threading
-import time
-import traceback
-from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Protocol
 
-import psutil
-
 from minipd.pools import messages as m
+from minipd.pools.loop import process_main, serve
 
 if TYPE_CHECKING:  # a worker process sets its cores before it imports torch
     from minipd.pools.links.base import Link
     from minipd.pools.paced import Pace
-    from minipd.pools.worker import PoolWorker
-
-IDLE_WAIT_S = 0.05
-TRANSFER_WAIT_S = 0.0005
-BUILDING = threading.Lock()  # libraries that import themselves lazily are not safe in two threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +35,7 @@ class WorkerSpec:
     link: Link
     cpus: tuple[int, ...] = ()
     threads: int = 1
+    sm_share: float | None = None
     deterministic: bool = False
     pace: Pace | None = None
 
@@ -74,31 +66,38 @@ class WorkerHandle(Protocol):
 
 
 class ProcessWorker:
-    """A worker in its own process, started by `spawn`; messages travel through a pipe."""
+    """A worker in its own process, started by `spawn`; messages travel through a pipe.
+
+    A thread does the sending: a pipe holds little, and a worker in the middle of a long prefill
+    does not read, so that coordinator and worker could wait for each other for ever.
+    """
 
     def __init__(self, spec: WorkerSpec) -> None:
         self.spec = spec
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self.process = context.Process(
-            target=_process_main, args=(spec, theirs), name=spec.name, daemon=True
-        )
+        pickled = pickle.dumps(spec)  # opened only after the cores are set: it imports torch
+        args = (spec.cpus, spec.threads, pickled, theirs)
+        self.process = context.Process(target=process_main, args=args, name=spec.name, daemon=True)
         self.process.start()
         theirs.close()
+        self._outbox: queue.SimpleQueue[m.ToWorker | None] = queue.SimpleQueue()
+        self._sender = threading.Thread(target=self._send_all, name=f"to {spec.name}", daemon=True)
+        self._sender.start()
 
     def submit(self, message: m.ToWorker) -> None:
-        try:
-            self._connection.send(message)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it died; `is_alive` says so
+        self._outbox.put(message)
+
+    def _send_all(self) -> None:
+        with contextlib.suppress(OSError):  # it died; `is_alive` says so
+            while (message := self._outbox.get()) is not None:
+                self._connection.send(message)
 
     def poll(self) -> list[m.FromWorker]:
         received: list[m.FromWorker] = []
-        try:
+        with contextlib.suppress(EOFError, OSError):  # also where it died in the middle of a word
             while self._connection.poll():
                 received.append(self._connection.recv())
-        except (EOFError, ConnectionResetError, BrokenPipeError):
-            pass
         return received
 
     @property
@@ -110,37 +109,17 @@ class ProcessWorker:
         return [self._connection, self.process.sentinel]
 
     def kill(self) -> None:
+        """Returns when it can write nowhere any more."""
         self.process.kill()
+        self.process.join()
+        self._outbox.put(None)
+        self._sender.join()
+        self._connection.close()
 
     def close(self) -> None:
         self.submit(m.Stop())
         self.process.join(timeout=5)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-        self._connection.close()
-
-
-def _process_main(spec: WorkerSpec, connection: Connection) -> None:
-    os.environ["OMP_NUM_THREADS"] = str(spec.threads)
-    if spec.cpus and hasattr(psutil.Process, "cpu_affinity"):  # not on macOS
-        psutil.Process().cpu_affinity(list(spec.cpus))
-    try:
-        import torch
-
-        torch.set_num_threads(spec.threads)
-        _serve(spec, connection.send, lambda wait_s: _receive(connection, wait_s))
-    except (KeyboardInterrupt, EOFError, BrokenPipeError):
-        pass  # the coordinator is gone or going
-    finally:
-        connection.close()
-
-
-def _receive(connection: Connection, wait_s: float) -> list[m.ToWorker]:
-    received: list[m.ToWorker] = []
-    while connection.poll(wait_s if not received else 0):
-        received.append(connection.recv())
-    return received
+        self.kill()
 
 
 # -- threads ----------------------------------------------------------------------------------
@@ -181,12 +160,7 @@ class ThreadWorker:
         self._thread.join(timeout=30)
 
     def _run(self) -> None:
-        import torch
-
-        device = torch.device(self.spec.device)
-        module = torch.get_device_module(device)
-        with module.stream(module.Stream()):
-            _serve(self.spec, self._outbox.put, self._receive)
+        serve(lambda: self.spec, self._outbox.put, self._receive, in_thread=True)
 
     def _receive(self, wait_s: float) -> list[m.ToWorker]:
         received: list[m.ToWorker] = []
@@ -196,42 +170,3 @@ class ThreadWorker:
                 received.append(self._inbox.get_nowait())
         except queue.Empty:
             return received
-
-
-# -- the loop of either -----------------------------------------------------------------------
-
-
-def _serve(
-    spec: WorkerSpec,
-    send: Callable[[m.FromWorker], None],
-    receive: Callable[[float], list[m.ToWorker]],
-) -> None:
-    """Build the worker, then: read messages, take a turn, send what came of it."""
-    worker: PoolWorker | None = None
-    try:
-        with BUILDING:
-            from minipd.pools.build import build
-
-            worker, started = build(spec)
-        send(started)
-        wait_s = IDLE_WAIT_S
-        while True:
-            for message in receive(wait_s):
-                worker.handle(message)
-            busy = worker.turn()
-            outbox, worker.outbox = worker.outbox, []
-            for message in outbox:
-                send(message)
-            wait_s = 0.0 if busy else TRANSFER_WAIT_S if worker.is_sending else IDLE_WAIT_S
-    except SystemExit:
-        return
-    except (BrokenPipeError, EOFError, KeyboardInterrupt):
-        raise
-    except Exception as error:  # the coordinator reports it and goes on without this worker
-        send(m.Crashed(f"{type(error).__name__}: {error}"))
-        if os.environ.get("MINIPD_DEBUG"):
-            traceback.print_exc()
-        time.sleep(0.01)
-    finally:
-        if worker is not None:
-            worker.link.close()

@@ -7,95 +7,85 @@ computed, and `poll` until every byte is there. Only then may the manifest be se
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Sequence as Items
 from typing import Any, Protocol
 
 import torch
-import xxhash
 from torch import Tensor
 
 from minipd.cache.store import KVLayout, KVStore
 
 
 class LinkError(RuntimeError):
-    """A link that cannot be set up here; the message says what is missing."""
+    """A link that cannot be set up here, or that broke; the message says what is missing."""
 
 
-class Digests:
-    """Running digests of a hand-off: keys and values of each layer, in token order.
+def paired_runs(blocks: Items[int], into: Items[int]) -> Iterator[tuple[slice, slice]]:
+    """Source and target block ids as few pairs of slices, each one run on both sides.
 
-    On a CPU this is XXH3 (xxhash.com), which keeps up with memory; on other devices a sum with
-    position weights, taken there, so that the bytes need not come to the host.
+    [4, 5, 6, 9] into [0, 1, 7, 8] becomes 4:6 into 0:2, 6:7 into 7:8, 9:10 into 8:9.
     """
-
-    def __init__(self, store: KVStore) -> None:
-        self.store = store
-        self._hashers = [xxhash.xxh3_64() for _ in range(2 * store.layout.num_layers)]
-
-    def add(self, layer: int, blocks: Items[int]) -> None:
-        """Take in the next blocks of one layer as they stand in the store."""
-        for hasher, rows in zip(
-            self._hashers[2 * layer : 2 * layer + 2],
-            (self.store.keys[layer], self.store.values[layer]),
-            strict=True,
+    assert len(blocks) == len(into), f"{len(blocks)} blocks cannot fill {len(into)}"
+    at = 0
+    while at < len(blocks):
+        end = at + 1
+        while (
+            end < len(blocks)
+            and blocks[end] == blocks[end - 1] + 1
+            and into[end] == into[end - 1] + 1
         ):
-            for run in runs(blocks):
-                hasher.update(_bytes_of(rows[run]))
-
-    def result(self) -> tuple[int, ...]:
-        return tuple(hasher.intdigest() for hasher in self._hashers)
-
-
-def _bytes_of(rows: Tensor) -> memoryview:
-    if rows.device.type == "cpu":
-        return memoryview(rows.view(torch.uint8).numpy()).cast("B")
-    words = rows.contiguous().view(torch.int16).flatten().to(torch.int64)
-    weights = torch.arange(1, 2 * len(words), 2, device=rows.device)  # odd: no bit is lost
-    return memoryview((words * weights).sum().cpu().view(torch.uint8).numpy())
-
-
-def runs(blocks: Items[int]) -> list[slice]:
-    """Block ids as few slices as possible: [4, 5, 6, 9] becomes 4:7 and 9:10."""
-    found: list[slice] = []
-    for block in blocks:
-        if found and found[-1].stop == block:
-            found[-1] = slice(found[-1].start, block + 1)
-        else:
-            found.append(slice(block, block + 1))
-    return found
+            end += 1
+        yield slice(blocks[at], blocks[end - 1] + 1), slice(into[at], into[end - 1] + 1)
+        at = end
 
 
 def copy_blocks(
     layer: int, source: KVStore, blocks: Items[int], target: KVStore, into: Items[int]
 ) -> None:
-    """Copy blocks of one layer, keys and values; runs on both sides become one copy each."""
-    at = 0
-    while at < len(blocks):
-        count = 1
-        while (
-            at + count < len(blocks)
-            and blocks[at + count] == blocks[at] + count
-            and into[at + count] == into[at] + count
-        ):
-            count += 1
-        src, dst = slice(blocks[at], blocks[at] + count), slice(into[at], into[at] + count)
-        target.keys[layer][dst].copy_(source.keys[layer][src], non_blocking=True)
-        target.values[layer][dst].copy_(source.values[layer][src], non_blocking=True)
-        at += count
+    """Copy blocks of one layer, keys and values; on a GPU, on the current stream."""
+    assert max(into, default=0) < target.layout.num_blocks, f"no block {max(into)} in the target"
+    tensors = (
+        (source.keys[layer], target.keys[layer]),
+        (source.values[layer], target.values[layer]),
+    )
+    if source.device.type == target.device.type == "cpu":
+        arrays = [(as_bytes(ours), as_bytes(theirs)) for ours, theirs in tensors]
+        for src, dst in paired_runs(blocks, into):
+            for ours, theirs in arrays:
+                theirs[dst] = ours[src]
+        return
+    for src, dst in paired_runs(blocks, into):
+        for ours, theirs in tensors:
+            theirs[dst].copy_(ours[src], non_blocking=True)
+
+
+def as_bytes(rows: Tensor) -> Any:
+    """A CPU tensor in place, as a numpy array of bytes: a slice of it costs a tenth of torch's."""
+    return rows.view(torch.uint8).numpy()
 
 
 class Transfer(Protocol):
     """One hand-off under way."""
 
-    num_bytes: int
-    busy_s: float  # time the sending worker itself spent on it
+    @property
+    def num_bytes(self) -> int: ...
+
+    @property
+    def busy_s(self) -> float:
+        """Time that the sending worker itself has spent on it."""
+        ...
 
     def write(self, layer: int, blocks: Items[int], into: Items[int]) -> None:
-        """Send these blocks of `layer`; their KV is final. May return before they have arrived."""
+        """Send these blocks of `layer`; their KV is final. May return before they have arrived.
+
+        It is called in the middle of a prefill, so it never raises for a broken link: `poll` does.
+        """
         ...
 
     def poll(self) -> bool:
-        """Is everything written so far in the target's store?"""
+        """Is everything written so far in the target's store? Raises `LinkError` if it never will
+        be. Does not wait."""
         ...
 
     def digests(self) -> tuple[int, ...]:
@@ -108,14 +98,16 @@ class Writer(Protocol):
 
     def begin(self) -> Transfer: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of the target; what is under way need not arrive any more."""
+        ...
 
 
 class Link(Protocol):
     """How KV travels in one cluster; each worker has its own copy, made from the same settings."""
 
     def make_store(self, layout: KVLayout, device: torch.device, name: str) -> KVStore:
-        """The worker's own store, placed where others can write to it."""
+        """The worker's own store, placed where others can write to it. `name` is unique."""
         ...
 
     def expose(self, store: KVStore) -> Any:
@@ -124,4 +116,27 @@ class Link(Protocol):
 
     def connect(self, source: KVStore, registration: Any) -> Writer: ...
 
+    def progress(self) -> None:
+        """Called once per turn of the worker's loop, for links that need a moment of its time."""
+        ...
+
     def close(self) -> None: ...
+
+
+class BrokenTransfer:
+    """Stands in for a hand-off that could not even begin: the prompt is read, and `poll` tells."""
+
+    num_bytes = 0
+    busy_s = 0.0
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def write(self, layer: int, blocks: Items[int], into: Items[int]) -> None:
+        pass
+
+    def poll(self) -> bool:
+        raise LinkError(self.reason)
+
+    def digests(self) -> tuple[int, ...]:
+        return ()

@@ -7,6 +7,7 @@ a stream of their own, so that they overlap the prefill that is still running.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
@@ -16,35 +17,38 @@ from typing import Any
 import torch
 
 from minipd.cache.store import KVLayout, KVStore
-from minipd.pools.links.base import Digests, copy_blocks
+from minipd.pools.links.base import copy_blocks
+from minipd.pools.links.digests import Digests
+from minipd.pools.streams import CopyStream, is_done
+
+PAGE_BYTES = 4096
 
 
 class DirectTransfer:
-    """Copies at once; on a CPU the bytes are there when `write` returns."""
+    """Copies at once; on a CPU the bytes are there when `write` returns.
 
-    def __init__(self, source: KVStore, target: KVStore, stream: Any) -> None:
-        self.source, self.target, self.stream = source, target, stream
+    On a GPU it is done when the event behind the last copy is. The receiver's reads are ordered by
+    that alone: it starts them after a message that was sent after the event was seen to be done.
+    """
+
+    def __init__(self, source: KVStore, target: KVStore, copies: CopyStream) -> None:
+        self.source, self.target, self.copies = source, target, copies
         self.num_bytes = 0
         self.busy_s = 0.0
         self._digests = Digests(source)
-        self._device = torch.get_device_module(source.device)
         self._copied: Any = None
 
     def write(self, layer: int, blocks: Items[int], into: Items[int]) -> None:
         began = time.perf_counter()
-        self.stream.wait_stream(self._device.current_stream())  # the layer's KV is written by then
-        with self._device.stream(self.stream):
+        with self.copies.behind_compute():
             copy_blocks(layer, self.source, blocks, self.target, into)
             self._digests.add(layer, blocks)
-            self._copied = self._device.Event()
-            self._copied.record(self.stream)
+        self._copied = self.copies.mark()
         self.num_bytes += 2 * len(blocks) * self.source.layout.block_bytes
         self.busy_s += time.perf_counter() - began
 
     def poll(self) -> bool:
-        if self._copied is not None:
-            self._copied.synchronize()
-        return True
+        return self._copied is None or is_done(self._copied)
 
     def digests(self) -> tuple[int, ...]:
         return self._digests.result()
@@ -54,34 +58,36 @@ class DirectWriter:
     """A target store that this process can address."""
 
     def __init__(self, source: KVStore, target: KVStore) -> None:
-        self.source, self.target = source, target
-        self._stream = torch.get_device_module(source.device).Stream()
+        self.source = source
+        self._target: KVStore | None = target
+        self._copies = CopyStream(source.device)
 
     def begin(self) -> DirectTransfer:
-        return DirectTransfer(self.source, self.target, self._stream)
+        assert self._target is not None, "this writer is closed"
+        return DirectTransfer(self.source, self._target, self._copies)
 
     def close(self) -> None:
-        del self.target
+        """Transfers under way keep the target's memory until they are forgotten."""
+        self._target = None
 
 
 class SameProcess:
     """Workers are threads of one process; the target's store is simply at hand."""
 
-    def __init__(self) -> None:
-        self.stores: dict[str, KVStore] = {}
-
     def make_store(self, layout: KVLayout, device: torch.device, name: str) -> KVStore:
-        self.stores[name] = KVStore(layout, device)
-        return self.stores[name]
+        return KVStore(layout, device)
 
-    def expose(self, store: KVStore) -> Any:
-        return next(name for name, known in self.stores.items() if known is store)
+    def expose(self, store: KVStore) -> KVStore:
+        return store
 
     def connect(self, source: KVStore, registration: Any) -> DirectWriter:
-        return DirectWriter(source, self.stores[registration])
+        return DirectWriter(source, registration)
+
+    def progress(self) -> None:
+        pass
 
     def close(self) -> None:
-        self.stores.clear()
+        pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,7 @@ class SharedMemory:
         self._mine: MappedFile | None = None
 
     def make_store(self, layout: KVLayout, device: torch.device, name: str) -> KVStore:
+        assert device.type == "cpu", f"a mapped file cannot hold a store on {device}"
         self._mine = MappedFile(str(Path(self.folder) / f"{name}.kv"), layout)
         return _map(self._mine)
 
@@ -108,11 +115,19 @@ class SharedMemory:
         return self._mine
 
     def connect(self, source: KVStore, registration: Any) -> DirectWriter:
-        return DirectWriter(source, _map(registration))
+        """Its pages are touched here: the first hand-off would pay a page fault for each."""
+        target = _map(registration)
+        target.buffer.view(-1)[:: PAGE_BYTES // target.layout.dtype.itemsize].sum()
+        return DirectWriter(source, target)
+
+    def progress(self) -> None:
+        pass
 
     def close(self) -> None:
+        """On Windows the file stays until the last worker that maps it has gone."""
         if self._mine is not None:
-            Path(self._mine.path).unlink(missing_ok=True)
+            with contextlib.suppress(PermissionError):
+                Path(self._mine.path).unlink(missing_ok=True)
 
 
 def _map(file: MappedFile) -> KVStore:

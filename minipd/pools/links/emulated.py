@@ -2,7 +2,8 @@
 
 Each write waits its turn on the wire, takes `bytes / bandwidth`, and is in the target's store only
 `latency` after it has left: before that moment the bytes are truly not there. A thread of the
-sending worker carries them, so the prefill that is still running is not held up.
+sending worker carries them, so the prefill that is still running is not held up. The emulated
+network is never faster than the link beneath it, which really moves the bytes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Callable
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +20,7 @@ import torch
 
 from minipd.cache.store import KVLayout, KVStore
 from minipd.pools.links.base import Link, LinkError, Transfer, Writer
+from minipd.pools.streams import compute_mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +35,17 @@ class Network:
             raise LinkError("An emulated network needs a latency >= 0 and a bandwidth above 0.")
 
 
-# Line rates of one port (GB/s = 1e9 bytes/s) and one-way latencies of the order that vendors state.
-# They are round figures to teach with, to be replaced by a measurement of one's own network.
+# Bandwidths are line rates per GPU and direction as vendors state them; payload rates are lower.
+# Vendors rarely state latencies end to end: these are round figures of the usual order, one way and
+# software included, for teaching. Replace both by a measurement of your own network.
 NETWORKS = {
-    "nvlink4": Network(2e-6, 450e9),  # H100: 900 GB/s both ways (NVIDIA H100 datasheet)
-    "ib400": Network(2e-6, 50e9),  # InfiniBand NDR, 400 Gbit/s
-    "efa400": Network(15e-6, 50e9),  # AWS EFA, 400 Gbit/s per network card (p5 instances: 8)
-    "roce100": Network(5e-6, 12.5e9),  # RDMA over Converged Ethernet, 100 Gbit/s
-    "eth25": Network(30e-6, 3.125e9),  # Ethernet with TCP, 25 Gbit/s
+    "nvlink4": Network(2e-6, 450e9),  # H100 SXM: 900 GB/s, both directions (NVIDIA H100 datasheet)
+    "ib400": Network(2e-6, 50e9),  # NDR InfiniBand, 400 Gb/s a port (NVIDIA ConnectX-7 manual)
+    # 3,200 Gb/s over 32 network cards for the 8 GPUs of a p5.48xlarge (AWS, "Maximize network
+    # bandwidth on Amazon EC2 instances with multiple network cards"): 4 cards for each GPU.
+    "efa400": Network(15e-6, 50e9),
+    "roce100": Network(3e-6, 12.5e9),  # RDMA over Converged Ethernet on a 100 Gb/s port
+    "eth25": Network(30e-6, 3.125e9),  # Ethernet, TCP
     "eth10": Network(30e-6, 1.25e9),
     "eth1": Network(50e-6, 0.125e9),
 }
@@ -60,33 +66,51 @@ def network(name: str) -> Network:
 
 
 class EmulatedTransfer:
-    """Queues each write for the wire and forwards it to the real transfer when its time has come."""
+    """Queues each write for the wire; the real transfer gets it when its time has come."""
 
-    def __init__(self, inner: Transfer, wire: Wire) -> None:
-        self._inner, self._wire = inner, wire
+    def __init__(self, inner: Transfer, wire: Wire, device: torch.device) -> None:
+        self._inner, self._wire, self._device = inner, wire, device
         self._num_sent = 0  # counted by the worker's thread
         self._num_delivered = 0  # counted by the wire's thread
+        self._failure: str | None = None
         self.num_bytes = 0
-        self.busy_s = 0.0
+
+    @property
+    def busy_s(self) -> float:
+        return self._inner.busy_s
 
     def write(self, layer: int, blocks: Items[int], into: Items[int]) -> None:
         self._num_sent += 1
         num_bytes = 2 * len(blocks) * self._wire.block_bytes
         self.num_bytes += num_bytes
-        self._wire.carry(num_bytes, lambda: self._deliver(layer, list(blocks), list(into)))
+        computed = compute_mark(self._device)
 
-    def _deliver(self, layer: int, blocks: list[int], into: list[int]) -> None:
-        self._inner.write(layer, blocks, into)
-        self._num_delivered += 1
+        def deliver() -> None:
+            if self._failure is not None:
+                return  # its blocks over there may have a new owner by now
+            computed.synchronize()  # the wire's thread has a stream of its own
+            self._inner.write(layer, list(blocks), list(into))
+            self._num_delivered += 1
+
+        self._wire.carry(num_bytes, deliver, self._failed)
+
+    def _failed(self, failure: Exception) -> None:
+        self._failure = f"{type(failure).__name__}: {failure}"
 
     def poll(self) -> bool:
-        if self._wire.failure is not None:
-            raise LinkError(f"The emulated network broke: {self._wire.failure}")
+        if self._failure is not None:
+            raise LinkError(f"The emulated network broke: {self._failure}")
         return self._num_delivered == self._num_sent and self._inner.poll()
 
     def digests(self) -> tuple[int, ...]:
-        self.busy_s = self._inner.busy_s
         return self._inner.digests()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    due_s: float  # when the last byte is at the target, on `time.monotonic`
+    deliver: Callable[[], None]
+    failed: Callable[[Exception], None]
 
 
 class Wire:
@@ -94,39 +118,45 @@ class Wire:
 
     def __init__(self, network: Network, block_bytes: int) -> None:
         self.network, self.block_bytes = network, block_bytes
-        self.failure: Exception | None = None
-        self._free_at = 0.0
-        self._jobs: queue.SimpleQueue[tuple[float, Any] | None] = queue.SimpleQueue()
+        self._free_at_s = 0.0
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._cut = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="wire")
         self._thread.start()
 
-    def carry(self, num_bytes: int, deliver: Any) -> None:
+    def carry(
+        self, num_bytes: int, deliver: Callable[[], None], failed: Callable[[Exception], None]
+    ) -> None:
         """Have `deliver` called when `num_bytes` have crossed, after everything sent before."""
-        left = max(self._free_at, time.monotonic()) + num_bytes / self.network.bytes_per_s
-        self._free_at = left
-        self._jobs.put((left + self.network.latency_s, deliver))
+        left_s = max(self._free_at_s, time.monotonic()) + num_bytes / self.network.bytes_per_s
+        self._free_at_s = left_s
+        self._jobs.put(Job(left_s + self.network.latency_s, deliver, failed))
 
     def close(self) -> None:
+        """Cut it: what is still under way is lost."""
+        self._cut.set()
         self._jobs.put(None)
         self._thread.join()
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            due, deliver = job
-            time.sleep(max(0.0, due - time.monotonic()))
+            if self._cut.wait(max(0.0, job.due_s - time.monotonic())):
+                return
             try:
                 with torch.inference_mode():
-                    deliver()
-            except Exception as failure:  # reported by the worker's next poll
-                self.failure = failure
+                    job.deliver()
+            except Exception as failure:  # reported by that transfer's next poll
+                job.failed(failure)
 
 
 class EmulatedWriter:
-    def __init__(self, inner: Writer, wire: Wire) -> None:
-        self._inner, self._wire = inner, wire
+    """A connection of the link beneath, reached through the wire."""
+
+    def __init__(self, inner: Writer, wire: Wire, device: torch.device) -> None:
+        self._inner, self._wire, self._device = inner, wire, device
 
     def begin(self) -> EmulatedTransfer:
-        return EmulatedTransfer(self._inner.begin(), self._wire)
+        return EmulatedTransfer(self._inner.begin(), self._wire, self._device)
 
     def close(self) -> None:
         self._inner.close()
@@ -148,7 +178,10 @@ class Emulated:
     def connect(self, source: KVStore, registration: Any) -> EmulatedWriter:
         if self._wire is None:
             self._wire = Wire(self.network, source.layout.block_bytes)
-        return EmulatedWriter(self.inner.connect(source, registration), self._wire)
+        return EmulatedWriter(self.inner.connect(source, registration), self._wire, source.device)
+
+    def progress(self) -> None:
+        self.inner.progress()
 
     def close(self) -> None:
         if self._wire is not None:

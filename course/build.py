@@ -1,0 +1,125 @@
+"""Build notebooks and quiz banks from `course/lessons`: `python -m course.build [--check]`.
+
+`--check` writes nothing, lists what is stale and exits with 1 if anything is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from course.exercises import read_mutants
+from course.facts import Facts, read_facts, uncited_figures
+from course.notebook import build_notebook
+from course.quizbank import compile_bank
+from course.source import Cell, CourseError, read_cells
+from course.values import engine_values
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("notebooks", "exercises", "solutions")
+BANKS = Path("minipd/lab/banks")
+_HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+_LESSON_NAME = re.compile(r"\d\d_[a-z0-9_]+")
+
+
+def lesson_folders(course: Path) -> list[Path]:
+    """The lessons' folders in order; raises `CourseError` for a name that is not `NN_slug`."""
+    folders = sorted(folder for folder in (course / "lessons").iterdir() if folder.is_dir())
+    folders = [folder for folder in folders if not folder.name.startswith(("_", "."))]
+    for folder in folders:
+        if not _LESSON_NAME.fullmatch(folder.name):
+            raise CourseError(f"The lesson folder {folder.name!r} must be named like 00_a_title.")
+    return folders
+
+
+def headings(cells: list[Cell]) -> list[str]:
+    """The titles of all headings, in order: the places that quizzes may point to."""
+    return [
+        title
+        for cell in cells
+        if cell.kind == "markdown"
+        for title in _HEADING.findall(cell.source)
+    ]
+
+
+def check_prose(name: str, cells: list[Cell], facts: Facts) -> None:
+    """Raise `CourseError` for a figure in a text cell that no fact vouches for."""
+    for cell in cells:
+        if cell.kind == "markdown" and (found := uncited_figures(cell.source, facts)):
+            start = cell.source.strip().split("\n")[0]
+            raise CourseError(
+                f"{name}: the text cell {start!r} has figures without a source "
+                f"({', '.join(found)}); let a cell print them, or cite facts.yaml."
+            )
+
+
+def build_lesson(folder: Path, facts: Facts) -> Iterator[tuple[Path, str]]:
+    """Every file that one lesson gives, relative to the repository, with its text."""
+    lesson, name = folder.name[:2], f"{folder.name}.ipynb"
+    text, tasks = read_cells(folder / "lesson.py"), read_cells(folder / "exercises.py")
+    check_prose(f"{folder.name}/lesson.py", text, facts)
+    check_prose(f"{folder.name}/exercises.py", tasks, facts)
+    read_mutants(folder / "mutants.yaml")
+    yield Path("notebooks", name), build_notebook(text, lesson, "notebooks", facts)
+    yield Path("exercises", name), build_notebook(tasks, lesson, "exercises", facts)
+    yield Path("solutions", name), build_notebook(tasks, lesson, "solutions", facts)
+    bank = compile_bank(folder / "quiz.yaml", set(headings(text)), engine_values())
+    yield BANKS / f"{lesson}.json", bank
+
+
+def build_all(root: Path = ROOT) -> dict[Path, str]:
+    """Every built file of the course, relative to `root`, with its text."""
+    facts = read_facts(root / "course" / "facts.yaml")
+    folders = lesson_folders(root / "course")
+    return dict(file for folder in folders for file in build_lesson(folder, facts))
+
+
+def stale_files(root: Path, built: dict[Path, str]) -> list[str]:
+    """Built files that are missing, differ, or have no source any more."""
+    stale = [path for path, text in built.items() if _read(root / path) != text]
+    for room, ending in [*((Path(room), "ipynb") for room in ROOMS), (BANKS, "json")]:
+        there = {path.relative_to(root) for path in (root / room).glob(f"*.{ending}")}
+        stale += sorted(there - set(built))
+    return [path.as_posix() for path in stale]
+
+
+def _read(path: Path) -> str | None:
+    return path.read_bytes().decode() if path.exists() else None
+
+
+def write_files(root: Path, built: dict[Path, str]) -> None:
+    """Write what changed, and remove built files whose source is gone."""
+    for name in stale_files(root, built):
+        path = root / name
+        if Path(name) in built:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(built[Path(name)].encode())
+        else:
+            path.unlink()
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m course.build", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only list stale files")
+    only_check: bool = parser.parse_args(arguments).check
+    try:
+        built = build_all(root)
+    except CourseError as error:
+        print(f"course.build: {error}", file=sys.stderr)
+        return 1
+    stale = stale_files(root, built)
+    if only_check:
+        for name in stale:
+            print(f"stale: {name}; run `python -m course.build`")
+        return 1 if stale else 0
+    write_files(root, built)
+    print(f"{len(built)} files, {len(stale)} of them updated.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Starting workers, telling them of each other, and starting them again when they die."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from minipd.pools import messages as m
+from minipd.pools.links.base import Link
+from minipd.pools.links.choose import choose_link
+from minipd.pools.links.emulated import Emulated
+from minipd.pools.setup import Setup
+from minipd.pools.spawn import ProcessWorker, ThreadWorker, WorkerHandle, WorkerSpec
+from minipd.pools.tickets import Member
+
+MAX_RESTARTS = 3  # of each worker
+ROOMY_BYTES = 4 << 30
+
+
+class ClusterError(RuntimeError):
+    """Workers that cannot be started or have all gone; the message says what to do."""
+
+
+class Supervisor:
+    """The workers of one cluster, by name, and the folder in which they share memory.
+
+    Worker i keeps the name `worker-i` through all its lives; each life has the next epoch.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.handles: dict[str, WorkerHandle] = {}
+        self.started: dict[str, m.Started] = {}
+        self._indices: dict[str, int] = {}
+        self._folder = tempfile.mkdtemp(prefix="minipd-", dir=_roomy_folder())
+
+    def start(self, index: int, epoch: int = 0) -> Member:
+        """Start worker `index`; it says `Started` when it is ready to be configured."""
+        setup, name = self.setup, f"worker-{index}"
+        spec = WorkerSpec(
+            name=name,
+            epoch=epoch,
+            model=setup.model,
+            device=setup.devices[index % len(setup.devices)],
+            dtype=setup.dtype,
+            num_blocks=setup.num_blocks,
+            block_size=setup.block_size,
+            link=self._link(),
+            cpus=setup.cpus[index] if setup.cpus else (),
+            threads=setup.threads,
+            sm_share=setup.prefill_sm_share if index < setup.num_prefill else None,
+            deterministic=setup.deterministic,
+            pace=setup.pace,
+        )
+        kind = ProcessWorker if setup.pool == "processes" else ThreadWorker
+        self.handles[name], self._indices[name] = kind(spec), index
+        return self.member(name)
+
+    def member(self, name: str) -> Member:
+        handle = self.handles[name]
+        return Member(name, handle.spec.epoch, self._order(name).role, handle.submit)
+
+    def configure(self, name: str) -> None:
+        self.handles[name].submit(self._order(name))
+
+    def _order(self, name: str) -> m.Configure:
+        return self.setup.configure(self._indices[name])
+
+    def _link(self) -> Link:
+        setup, is_one_process = self.setup, self.setup.pool == "threads"
+        link = choose_link(setup.link, setup.devices, self._folder, in_one_process=is_one_process)
+        return Emulated(link, setup.network) if setup.network else link
+
+    def welcome(self, name: str, started: m.Started) -> None:
+        """Give a new worker its role, and let it and all others write into each other's stores."""
+        self.started[name] = started
+        self.configure(name)
+        mine = self.handles[name]
+        for other, known in self.started.items():
+            if other != name:
+                theirs = self.handles[other]
+                theirs.submit(m.Connect(name, mine.spec.epoch, started.registration))
+                mine.submit(m.Connect(other, theirs.spec.epoch, known.registration))
+
+    def replace(self, name: str, reason: str) -> Member | None:
+        """Make sure that a worker is gone, and start its next life; None when it had enough.
+
+        Raises `ClusterError` when its very first life never began.
+        """
+        handle = self.handles[name]
+        was_started = self.started.pop(name, None) is not None
+        epoch = handle.spec.epoch
+        handle.kill()  # from here on it writes to nobody's memory
+        if not was_started and epoch == 0:
+            raise ClusterError(f"Worker {name} could not start: {reason}.")
+        if epoch >= MAX_RESTARTS:
+            del self.handles[name]
+            return None
+        return self.start(self._indices[name], epoch + 1)
+
+    def close(self) -> None:
+        """Stop every worker and remove the shared files."""
+        for handle in self.handles.values():
+            handle.submit(m.Stop())
+        for handle in self.handles.values():
+            handle.close()
+        self.handles.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _roomy_folder() -> str | None:
+    """A folder in memory where that is large (Docker's /dev/shm often has 64 MB), else on disk."""
+    memory = Path("/dev/shm")
+    if memory.is_dir() and shutil.disk_usage(memory).free > ROOMY_BYTES:
+        return str(memory)
+    return None

@@ -1,0 +1,77 @@
+"""Lesson 00 in a real JupyterLab: run all, answer by keyboard, no serious accessibility fault."""
+
+import json
+import re
+
+import pytest
+
+from course.build import ROOT
+from minipd.lab.bank import load_bank
+from minipd.lab.progress import progress_path
+from minipd.lab.quiz import shuffled
+from tests.course import lab_server
+
+MISSING = lab_server.missing()
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("browser"),
+    pytest.mark.skipif(MISSING is not None, reason=str(MISSING)),
+]
+RUN_LIMIT_MS = 300_000
+
+
+def is_known(fault):
+    """The handle of the ipywidgets slider has no name; everything else counts."""
+    rule, html = fault
+    return rule == "aria-input-field-name" and "noUi-handle" in html
+
+
+def quiz_cell(page):
+    return page.locator(".jp-CodeCell", has_text='quiz("00")').last
+
+
+def press_answer(page, question, index, key):
+    """Focus the button of one answer and press a key, as a keyboard user does."""
+    place = shuffled(question, len(question.choices)).index(index)
+    box = quiz_cell(page).get_by_text(re.compile(re.escape(question.text[:40]))).first
+    row = box.locator("xpath=ancestor::*[contains(@class,'widget-vbox')][1]")
+    button = row.get_by_role("button", name=f"Answer {'ABCDEF'[place]}")
+    button.focus()
+    page.keyboard.press(key)
+    return row.locator("[role=status]").last
+
+
+def test_lesson_00_from_opening_to_an_answered_quiz(tmp_path):
+    from playwright.sync_api import expect
+
+    lab_server.copy_course(ROOT, tmp_path / "my-course")
+    question = load_bank("00").questions[0]
+    with (
+        lab_server.lab(tmp_path / "my-course", tmp_path / "home") as url,
+        lab_server.browser_page() as page,
+    ):
+        lab_server.open_notebook(page, url, "notebooks/00_your_machine.ipynb")
+        page.evaluate(lab_server.RUN_ALL)
+        expect(quiz_cell(page).get_by_role("button").first).to_be_visible(timeout=RUN_LIMIT_MS)
+        assert page.locator(".jp-OutputArea-output[data-mime-type*='error']").count() == 0
+        images = page.locator(".jp-OutputArea img")
+        assert images.count() >= 3
+        assert all(image.get_attribute("alt") for image in images.all())
+
+        status = press_answer(page, question, 1, "Enter")
+        expect(status).to_contain_text("Not yet.")
+        status = press_answer(page, question, 0, "Space")
+        expect(status).to_contain_text("Correct.")
+        kept = json.loads(progress_path().read_text())["quiz"]["00"][question.id]
+        assert kept == {"tries": 2, "correct": True, "first_try": False}
+
+        bracket = page.get_by_role("button", name="100 to 300 GFLOP/s")
+        bracket.focus()
+        page.keyboard.press("Space")
+        expect(page.get_by_text("Kept: 100 to 300 GFLOP/s").first).to_be_visible()
+
+        faults, num_passed = lab_server.axe_faults(page, ".jp-Notebook .jp-OutputArea")
+        assert num_passed >= 5, "axe looked at nothing"
+        assert [fault for fault in faults if not is_known(fault)] == []
+        page.screenshot(path=tmp_path / "quiz.png")

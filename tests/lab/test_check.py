@@ -1,0 +1,189 @@
+"""Checks in a notebook and from the command line, with learner code that misbehaves."""
+
+import importlib
+import io
+import json
+import os
+import time
+from dataclasses import replace
+
+import psutil
+import pytest
+from rich.console import Console
+
+from minipd.lab.check import CheckError, CheckFailed, check, find_notebook, panel, run_check
+from minipd.lab.checks import UnknownExerciseError, exercise, lesson_exercises
+from minipd.lab.hints import first_failure
+from minipd.lab.progress import exercise_record
+from minipd.lab.runner import code_cells, evaluate_cells, run_exercise
+
+
+def right(tokens, seconds):
+    rates = sorted(t / s for t, s in zip(tokens[1:], seconds[1:], strict=True))
+    middle = (rates[len(rates) // 2] + rates[(len(rates) - 1) // 2]) / 2
+    return sum(tokens[1:]) / sum(seconds[1:]), (rates[-1] - rates[0]) / middle
+
+
+def inverted(tokens, seconds):
+    rate, spread = right(tokens, seconds)
+    return 1 / rate, spread
+
+
+def stub(tokens, seconds):
+    raise NotImplementedError("Exercise 00.1 is waiting for you.")
+
+
+def write_notebook(folder, *cells):
+    place = folder / "exercises"
+    place.mkdir(parents=True, exist_ok=True)
+    made = [{"cell_type": "code", "metadata": {}, "source": cell} for cell in cells]
+    file = place / "00_your_machine.ipynb"
+    file.write_text(json.dumps({"cells": made, "metadata": {}, "nbformat": 4}))
+    return file
+
+
+def said(lesson, folder, check_all=False):
+    out = io.StringIO()
+    passed = run_check(lesson, folder, check_all, Console(file=out, width=120))
+    return passed, out.getvalue()
+
+
+def test_a_right_answer_passes_and_is_remembered(capsys):
+    check("00.1", right)
+    assert "Exercise 00.1 passed" in capsys.readouterr().out
+    assert exercise_record("00.1")["passed"] is True
+
+
+def test_hints_open_one_by_one_for_the_same_failed_check():
+    hints = next(c for c in exercise("00.1").checks if c.name == "not_inverted").hints
+    texts = []
+    for _ in range(4):
+        with pytest.raises(CheckFailed, match="not_inverted") as caught:
+            check("00.1", inverted)
+        texts.append(str(caught.value))
+        assert caught.value._render_traceback_() == [str(caught.value)]
+    assert hints.nudge in texts[0] and hints.concept not in texts[0]
+    assert hints.concept in texts[1] and hints.nearly_code not in texts[1]
+    assert hints.nearly_code in texts[2] and texts[3] == texts[2]
+
+
+def test_another_failed_check_starts_at_its_own_first_hint():
+    for answer in (inverted, inverted, lambda tokens, seconds: (1.0, 1.0)):
+        with pytest.raises(CheckFailed) as caught:
+            check("00.1", answer)
+    assert "Nudge" in str(caught.value) and "Concept" not in str(caught.value)
+
+
+def test_a_stub_raises_its_own_sentence_without_a_traceback():
+    with pytest.raises(NotImplementedError, match="is waiting for you") as caught:
+        check("00.1", stub)
+    assert len(caught.value._render_traceback_()) == 1
+    assert exercise_record("00.1") == {}
+
+
+def test_an_error_in_the_answer_is_shown_with_the_hint():
+    with pytest.raises(CheckFailed, match="ZeroDivisionError"):
+        check("00.1", lambda tokens, seconds: 1 / 0)
+
+
+@pytest.mark.parametrize("answer", [None, "text", 3, (1,), (1, "x"), [1, 2]])
+def test_nonsense_fails_the_first_check(answer):
+    failure = first_failure(exercise("00.1"), lambda tokens, seconds: answer)
+    assert failure is not None and failure.check.name == "two_numbers"
+
+
+def test_unknown_exercises_and_lessons_are_named():
+    with pytest.raises(UnknownExerciseError, match=r"there are 00\.1, 00\.2"):
+        check("00.9", right)
+    with pytest.raises(UnknownExerciseError, match="lesson 00 does"):
+        lesson_exercises("55")
+
+
+RIGHT_CELL = """
+def honest_rate(tokens, seconds):
+    rates = [t / s for t, s in zip(tokens[1:], seconds[1:])]
+    return sum(tokens[1:]) / sum(seconds[1:]), (max(rates) - min(rates)) / sorted(rates)[1]
+"""
+
+
+def test_a_folder_is_reported_exercise_by_exercise(tmp_path):
+    write_notebook(tmp_path, "%matplotlib inline\n!ls", RIGHT_CELL, "def step_time(*a): return 1")
+    passed, text = said("00", tmp_path)
+    assert not passed
+    assert "passed" in text and "not yet" in text and "time_and_limit" in text
+    assert exercise_record("00.1")["passed"] and not exercise_record("00.2")["passed"]
+
+
+def test_a_broken_cell_elsewhere_does_not_hide_a_right_answer(tmp_path):
+    file = write_notebook(tmp_path, "1 / 0", "this is no python", RIGHT_CELL)
+    assert evaluate_cells(exercise("00.1"), code_cells(file)).state == "passed"
+    assert evaluate_cells(exercise("00.2"), code_cells(file)).state == "broken"
+
+
+def test_a_missing_function_says_which_and_why(tmp_path):
+    write_notebook(tmp_path, "import no_such_module\ndef honest_rate(): pass")
+    _, text = said("00", tmp_path)
+    assert "no function called honest_rate" in text and "no_such_module" in text
+
+
+def test_an_endless_loop_is_ended_with_all_it_started(tmp_path):
+    loop = "import subprocess, sys\nP = subprocess.Popen([sys.executable, '-c', "
+    loop += "'import time; time.sleep(600)'])\nopen('pid', 'w').write(str(P.pid))\n"
+    file = write_notebook(tmp_path, loop + "while True: pass")
+    start = time.monotonic()
+    result = run_exercise(exercise("00.1"), file, time_limit_s=4)
+    assert result.state == "too_slow" and "never ends" in result.message
+    assert time.monotonic() - start < 30
+    pid = int((file.parent / "pid").read_text())
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize(
+    ("cell", "word"),
+    [("import os; os._exit(3)", "stopped Python"), ("raise SystemExit", "stopped Python")],
+)
+def test_a_notebook_that_ends_python_is_reported(tmp_path, cell, word):
+    file = write_notebook(tmp_path, cell)
+    result = run_exercise(exercise("00.1"), file)
+    assert result.state == "broken" and word in result.message
+
+
+def test_learner_code_cannot_fill_the_screen(tmp_path, capfd):
+    write_notebook(tmp_path, "print('x' * 1000)\nimport sys; sys.stderr.write('y' * 100000)")
+    said("00", tmp_path)
+    out, err = capfd.readouterr()
+    assert "xxx" not in out and "yyy" not in err
+
+
+def test_a_damaged_notebook_is_explained(tmp_path):
+    file = write_notebook(tmp_path, "1")
+    file.write_text("{")
+    assert "is not a notebook" in run_exercise(exercise("00.1"), file).message
+
+
+def test_a_folder_without_the_course_says_how_to_get_it(tmp_path):
+    with pytest.raises(CheckError, match="minipd lab"):
+        find_notebook(tmp_path, "00")
+
+
+def test_all_adds_quiz_and_calibration(tmp_path):
+    write_notebook(tmp_path, RIGHT_CELL)
+    _, text = said(None, tmp_path, check_all=True)
+    assert "Exercises: 1 of 2 passed." in text and "Quiz 00: 0 of" in text
+    assert "Calibration" in text
+
+
+def test_the_panel_shows_what_is_done(monkeypatch):
+    pages = []
+    module = importlib.import_module("minipd.lab.show")
+    monkeypatch.setattr(module, "display_html", pages.append)
+    check("00.1", right)
+    panel("00")
+    assert pages[0].count("passed") == 1 and "to do" in pages[0] and "0 of 11" in pages[0]
+
+
+def test_children_get_their_own_time_limit_from_the_exercise(tmp_path):
+    file = write_notebook(tmp_path, "import time; time.sleep(20)")
+    short = replace(exercise("00.1"), time_limit_s=2.0)
+    assert run_exercise(short, file).state == "too_slow"
+    assert os.path.exists(file)
