@@ -14,7 +14,8 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     Euclidean norm is used because one fused kernel computes it, and mean(x^2) = norm^2 / n.
     """
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)  # (..., 1)
-    scale = torch.rsqrt(norm.square_().div_(x.shape[-1]).add_(eps))  # (..., 1)
+    floor = torch.full_like(norm, eps)  # (..., 1)
+    scale = floor.addcmul_(norm, norm, value=1.0 / x.shape[-1]).rsqrt_()  # (..., 1)
     return (x * scale).to(x.dtype).mul_(weight)  # (..., n)
 
 
