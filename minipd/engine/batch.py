@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minipd.request import SamplingParams
+from minipd.request import SamplingParams, Sequence
 
 
 @dataclass(slots=True)
@@ -24,6 +24,14 @@ class Chunk:
     @property
     def stop(self) -> int:
         return self.start + len(self.token_ids)
+
+
+def chunk_of(sequence: Sequence, count: int) -> Chunk:
+    """The next `count` tokens of a sequence, which owns blocks for them."""
+    start = sequence.num_cached_tokens
+    stop = start + count
+    sampling = sequence.request.sampling if stop == sequence.num_tokens else None
+    return Chunk(sequence.id, sequence.token_ids(start, stop), start, sequence.block_ids, sampling)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from minipd.cache.allocator import BlockAllocator
-from minipd.engine.batch import Batch, Chunk
+from minipd.engine.batch import Batch, chunk_of
 from minipd.request import FinishReason, PrefillReason, Request, Sequence
 from minipd.timeline import Event, EventKind, Value
 
@@ -82,7 +82,7 @@ class Scheduler:
         picks = self.pick(now)
         if not picks:
             return None
-        batch = Batch([_chunk(sequence, count) for sequence, count in picks], now)
+        batch = Batch([chunk_of(sequence, count) for sequence, count in picks], now)
         for sequence, count in picks:
             if sequence.is_decoding:
                 batch.num_decode_seqs += 1
@@ -140,14 +140,9 @@ class Scheduler:
         sequence = self.waiting.popleft()
         self.allocator.admit(sequence)
         self.running.append(sequence)
-        self.emit(
-            now,
-            "prefill_started",
-            sequence,
-            tokens=sequence.num_uncached_tokens,
-            cached_tokens=sequence.num_cached_tokens,
-            reason=sequence.prefill_reason,
-        )
+        tokens, cached = sequence.num_uncached_tokens, sequence.num_cached_tokens
+        told = {"tokens": tokens, "cached_tokens": cached, "reason": sequence.prefill_reason}
+        self.emit(now, "prefill_started", sequence, **told)
         return sequence
 
     def admit_prompts(self, now: float, budget: int) -> list[tuple[Sequence, int]]:
@@ -213,13 +208,8 @@ class Scheduler:
     def _append(self, sequence: Sequence, token_id: int, now: float) -> None:
         ends_prefill, sequence.is_prefilling = sequence.is_prefilling, False
         if ends_prefill:
-            self.emit(
-                now,
-                "prefill_finished",
-                sequence,
-                tokens=sequence.num_tokens,
-                reason=sequence.prefill_reason,
-            )
+            tokens, reason = sequence.num_tokens, sequence.prefill_reason
+            self.emit(now, "prefill_finished", sequence, tokens=tokens, reason=reason)
         index = len(sequence.output_ids)
         sequence.output_ids.append(token_id)
         self.emit(now, "token", sequence, index=index, token_id=token_id)
@@ -254,10 +244,3 @@ class Scheduler:
             "requests": [chunk.request_id for chunk in batch.chunks],
         }
         self._events.append(Event(now, "step", self.worker, "", data))
-
-
-def _chunk(sequence: Sequence, count: int) -> Chunk:
-    start = sequence.num_cached_tokens
-    stop = start + count
-    sampling = sequence.request.sampling if stop == sequence.num_tokens else None
-    return Chunk(sequence.id, sequence.token_ids(start, stop), start, sequence.block_ids, sampling)
