@@ -1,7 +1,7 @@
 """Counts the code of minipd against its size budget; exits 1 when something is over.
 
 Run `python scripts/count_lines.py`. A line counts when it is neither blank nor a comment, and
-docstrings are comments. A function's length is the lines of code of its body, its signature left out.
+docstrings are comments. A function is as long as the lines of code of its body.
 """
 
 from __future__ import annotations

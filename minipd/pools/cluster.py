@@ -15,11 +15,12 @@ from minipd.pools.coordinator import Coordinator
 from minipd.pools.setup import Mode, PoolKind, Setup
 from minipd.pools.supervisor import ClusterError, Supervisor
 from minipd.request import FinishReason, Request, RequestError, validate
-from minipd.sched.router import AlwaysRemote, RoundRobin, Router
+from minipd.sched.router import AlwaysRemote, CostBased, RoundRobin, Router, Threshold
 from minipd.timeline import Event
 
 __all__ = ["Cluster", "ClusterError", "Mode", "PoolKind", "Run", "Setup"]
 START_TIMEOUT_S = 300.0
+ABANDON_TIMEOUT_S = 60.0
 
 
 @dataclass(slots=True)
@@ -38,8 +39,10 @@ class Cluster:
         self.clock = time.monotonic
         self.events: list[Event] = []
         self.on_event: Callable[[Event], None] | None = None
+        self._untold: list[Event] = []  # what `on_event` has not heard yet
+        chosen = _router(setup.mode, router)
+        self._coordinator = Coordinator(chosen, self.clock, self._emit)
         self.supervisor = Supervisor(setup)
-        self._coordinator = Coordinator(self._router(router), self.clock, self._emit)
         self._answers: dict[str, m.FromWorker] = {}
         try:
             for index in range(setup.num_workers):
@@ -107,7 +110,7 @@ class Cluster:
         """End what an interrupted run has left behind."""
         for request_id in list(self._coordinator.tickets):
             self.cancel(request_id)
-        self._until(lambda: not self._coordinator.is_busy)
+        self._until(lambda: not self._coordinator.is_busy, ABANDON_TIMEOUT_S)
 
     def _result(self, base: float) -> Run:
         run = Run(leaked_blocks=self.audit())
@@ -161,6 +164,10 @@ class Cluster:
             if not alive and handles.get(name) is handle:
                 self._died(name, "its process or thread ended")
         self._coordinator.expire_parked()
+        untold, self._untold = self._untold, []
+        for event in untold:  # only now: what `on_event` raises must not tear a message apart
+            if self.on_event is not None:
+                self.on_event(event)
 
     def _handle(self, name: str, message: m.FromWorker) -> None:
         match message:
@@ -186,9 +193,10 @@ class Cluster:
     def reconfigure(self, mode: Mode, router: Router | None = None, **changes: Any) -> None:
         """Another mode on the same workers and weights, with empty caches; nothing may run."""
         assert not self._coordinator.is_busy, "finish the run before you reconfigure"
+        chosen = _router(mode, router)
         self._until_ready()
         self.supervisor.setup = replace(self.setup, mode=mode, **changes)
-        self._coordinator = Coordinator(self._router(router), self.clock, self._emit)
+        self._coordinator = Coordinator(chosen, self.clock, self._emit)
         for name in self.supervisor.handles:
             self._coordinator.admit_member(self.supervisor.member(name))
             self.supervisor.configure(name)
@@ -202,15 +210,9 @@ class Cluster:
         self._until(lambda: self._answers.keys() >= self.supervisor.started.keys())
         return {n: a.used_blocks for n, a in self._answers.items() if isinstance(a, m.Audited)}
 
-    def _router(self, router: Router | None) -> Router:
-        if router is not None:
-            return router
-        return AlwaysRemote() if self.setup.mode == "disaggregated" else RoundRobin()
-
     def _emit(self, event: Event) -> None:
         self.events.append(event)
-        if self.on_event is not None:
-            self.on_event(event)
+        self._untold.append(event)
 
     def _until_ready(self) -> None:
         self._until(lambda: all(x.is_ready for x in self._coordinator.members.values()))
@@ -220,7 +222,17 @@ class Cluster:
         while not done():
             self.poll(0.05)
             if self.clock() > give_up:
-                raise ClusterError(f"The workers did not answer within {timeout_s:.0f} s.")
+                raise ClusterError(
+                    f"The workers did not answer within {timeout_s:.0f} s; start a new cluster."
+                )
+
+
+def _router(mode: Mode, router: Router | None) -> Router:
+    if mode == "disaggregated":
+        return router or AlwaysRemote()
+    if isinstance(router, (AlwaysRemote, Threshold, CostBased)):
+        raise ClusterError(f"{type(router).__name__} needs a prefill pool; {mode!r} has none.")
+    return router or RoundRobin()
 
 
 def _shifted(request: Request, base: float) -> Request:

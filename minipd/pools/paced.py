@@ -70,9 +70,9 @@ class PacedExecutor:
         layer_s = self.pace.seconds(chunks) / self.config.num_layers
         for layer in range(self.config.num_layers):
             if self.on_layer is not None:
-                self.on_layer(layer, chunks)
                 due += layer_s
                 _sleep_until(due)
+                self.on_layer(layer, chunks)
         if self.on_layer is None:
             _sleep_until(due + layer_s * self.config.num_layers)
         return [self._token(c) for c in chunks if c.sampling is not None]

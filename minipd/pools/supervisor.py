@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 from pathlib import Path
@@ -92,6 +93,9 @@ class Supervisor:
         was_started = self.started.pop(name, None) is not None
         epoch = handle.spec.epoch
         handle.kill()  # from here on it writes to nobody's memory
+        for file in Path(self._folder).glob(f"{name}-{epoch}.*"):
+            with contextlib.suppress(OSError):  # Windows keeps it while others map it
+                file.unlink()
         if not was_started and epoch == 0:
             raise ClusterError(f"Worker {name} could not start: {reason}.")
         if epoch >= MAX_RESTARTS:
@@ -103,10 +107,16 @@ class Supervisor:
         """Stop every worker and remove the shared files."""
         for handle in self.handles.values():
             handle.submit(m.Stop())
-        for handle in self.handles.values():
-            handle.close()
-        self.handles.clear()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        try:
+            for handle in self.handles.values():
+                handle.close()
+        except KeyboardInterrupt:  # a second Ctrl-C: no more patience
+            for handle in self.handles.values():
+                handle.kill()
+            raise
+        finally:
+            self.handles.clear()
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _roomy_folder() -> str | None:

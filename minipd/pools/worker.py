@@ -39,7 +39,7 @@ class PoolExecutor(Protocol):
 
 
 class PoolWorker:
-    """Drive it with `handle` for each message, then `reserve`, then `turn`; empty `outbox` often."""
+    """Drive it with `handle` for each message, then `reserve`, then `turn`; empty its `outbox`."""
 
     def __init__(
         self,

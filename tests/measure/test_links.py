@@ -84,5 +84,6 @@ def test_what_cannot_be_fitted_is_said(points, message):
 
 
 def test_it_needs_no_torch():
-    code = "import sys; sys.modules['torch'] = sys.modules['numpy'] = None; import minipd.measure.links"
+    block = "sys.modules['torch'] = sys.modules['numpy'] = None"
+    code = f"import sys; {block}; import minipd.measure.links"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

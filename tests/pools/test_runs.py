@@ -193,6 +193,12 @@ def test_setups_that_cannot_be(changes: dict[str, object], words: str) -> None:
         Setup(**changes)  # type: ignore[arg-type]
 
 
+def test_a_router_that_needs_a_prefill_pool(threads: Cluster) -> None:
+    with pytest.raises(ClusterError, match="Threshold needs a prefill pool; 'chunked' has none"):
+        threads.reconfigure("chunked", Threshold())
+    threads.reconfigure("disaggregated")
+
+
 def test_what_shared_cores_cannot_show_is_said() -> None:
     (note,) = Setup(cpus=((0,), (0,))).caveats
     assert "2 workers share 1 core" in note

@@ -40,24 +40,29 @@ def paired_runs(blocks: Items[int], into: Items[int]) -> Iterator[tuple[slice, s
         at = end
 
 
+BOTH = (0, 1)  # of a layer's tensors: keys and values
+
+
 def copy_blocks(
-    layer: int, source: KVStore, blocks: Items[int], target: KVStore, into: Items[int]
+    layer: int,
+    source: KVStore,
+    blocks: Items[int],
+    target: KVStore,
+    into: Items[int],
+    parts: Items[int] = BOTH,
 ) -> None:
-    """Copy blocks of one layer, keys and values; on a GPU, on the current stream."""
+    """Copy blocks of one layer; on a GPU, on the current stream."""
     assert max(into, default=0) < target.layout.num_blocks, f"no block {max(into)} in the target"
-    tensors = (
-        (source.keys[layer], target.keys[layer]),
-        (source.values[layer], target.values[layer]),
-    )
-    if source.device.type == target.device.type == "cpu":
-        arrays = [(as_bytes(ours), as_bytes(theirs)) for ours, theirs in tensors]
-        for src, dst in paired_runs(blocks, into):
-            for ours, theirs in arrays:
-                theirs[dst] = ours[src]
-        return
-    for src, dst in paired_runs(blocks, into):
-        for ours, theirs in tensors:
-            theirs[dst].copy_(ours[src], non_blocking=True)
+    both_on_cpu = source.device.type == target.device.type == "cpu"
+    for part in parts:
+        ours, theirs = source.buffer[layer, part], target.buffer[layer, part]  # (N, P, K, D)
+        if both_on_cpu:
+            sent, found = as_bytes(ours), as_bytes(theirs)
+            for src, dst in paired_runs(blocks, into):
+                found[dst] = sent[src]
+        else:
+            for src, dst in paired_runs(blocks, into):
+                theirs[dst].copy_(ours[src], non_blocking=True)
 
 
 def as_bytes(rows: Tensor) -> Any:

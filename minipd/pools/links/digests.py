@@ -15,7 +15,7 @@ import xxhash
 from torch import Tensor
 
 from minipd.cache.store import KVStore
-from minipd.pools.links.base import as_bytes
+from minipd.pools.links.base import BOTH, as_bytes
 
 WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -25,10 +25,14 @@ class Digests:
 
     def __init__(self, store: KVStore) -> None:
         self._inner = Hashes(store) if store.device.type == "cpu" else WeightedSums(store)
+        self.steps = self._inner.steps
 
-    def add(self, layer: int, blocks: Items[int]) -> None:
-        """Take in the next blocks of one layer as they stand in the store; does not wait."""
-        self._inner.add(layer, blocks)
+    def add(self, layer: int, blocks: Items[int], parts: tuple[int, ...] = BOTH) -> None:
+        """Take in the next blocks of one layer as they stand in the store; does not wait.
+
+        `parts` is both keys (0) and values (1), or one of `steps`, each of them in its turn.
+        """
+        self._inner.add(layer, blocks, parts)
 
     def result(self) -> tuple[int, ...]:
         """One digest of the keys and one of the values per layer: 2 L numbers below 2**64."""
@@ -36,13 +40,16 @@ class Digests:
 
 
 class Hashes:
+    steps = ((0,), (1,))  # one tensor at a time: it is still in the core's cache from the copy
+
     def __init__(self, store: KVStore) -> None:
         self.store = store
         self._hashers = [xxhash.xxh3_64() for _ in range(2 * store.layout.num_layers)]
 
-    def add(self, layer: int, blocks: Items[int]) -> None:
-        for part, rows in enumerate((self.store.keys[layer], self.store.values[layer])):
-            hasher, stored = self._hashers[2 * layer + part], as_bytes(rows)
+    def add(self, layer: int, blocks: Items[int], parts: tuple[int, ...] = BOTH) -> None:
+        for part in parts:
+            hasher = self._hashers[2 * layer + part]
+            stored = as_bytes(self.store.buffer[layer, part])  # (N, P, K, D bytes)
             for run in runs(blocks):
                 hasher.update(stored[run])
 
@@ -51,7 +58,9 @@ class Hashes:
 
 
 class WeightedSums:
-    """Two kernels per layer and run; what they sum stays on the device until `result`."""
+    """A few kernels per layer and run; what they sum stays on the device until `result`."""
+
+    steps = (BOTH,)  # together, for fewer kernels
 
     def __init__(self, store: KVStore) -> None:
         self.store = store
@@ -60,7 +69,8 @@ class WeightedSums:
         self._num_words = [0] * layers
         self._weights = torch.empty(0, dtype=torch.int64, device=store.device)
 
-    def add(self, layer: int, blocks: Items[int]) -> None:
+    def add(self, layer: int, blocks: Items[int], parts: tuple[int, ...] = BOTH) -> None:
+        assert parts == BOTH, "keys and values are summed together"
         pairs = self.store.buffer[layer].view(WORDS[self.store.layout.dtype.itemsize])
         for run in runs(blocks):
             words = pairs[:, run].flatten(1)  # (2, words): keys, values

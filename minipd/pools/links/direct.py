@@ -41,8 +41,9 @@ class DirectTransfer:
     def write(self, layer: int, blocks: Items[int], into: Items[int]) -> None:
         began = time.perf_counter()
         with self.copies.behind_compute():
-            copy_blocks(layer, self.source, blocks, self.target, into)
-            self._digests.add(layer, blocks)
+            for parts in self._digests.steps:
+                copy_blocks(layer, self.source, blocks, self.target, into, parts)
+                self._digests.add(layer, blocks, parts)
         self._copied = self.copies.mark()
         self.num_bytes += 2 * len(blocks) * self.source.layout.block_bytes
         self.busy_s += time.perf_counter() - began
@@ -107,6 +108,7 @@ class SharedMemory:
 
     def make_store(self, layout: KVLayout, device: torch.device, name: str) -> KVStore:
         assert device.type == "cpu", f"a mapped file cannot hold a store on {device}"
+        Path(self.folder).mkdir(exist_ok=True)
         self._mine = MappedFile(str(Path(self.folder) / f"{name}.kv"), layout)
         return _map(self._mine)
 
@@ -126,8 +128,9 @@ class SharedMemory:
     def close(self) -> None:
         """On Windows the file stays until the last worker that maps it has gone."""
         if self._mine is not None:
-            with contextlib.suppress(PermissionError):
+            with contextlib.suppress(OSError):
                 Path(self._mine.path).unlink(missing_ok=True)
+                Path(self.folder).rmdir()  # by the last one out, if the coordinator was killed
 
 
 def _map(file: MappedFile) -> KVStore:

@@ -2,7 +2,7 @@
 
 It registers a store once, tells others how to reach it in a few hundred bytes, and then writes into
 it over whatever the machines share: RDMA, NVLink, TCP, or, on one machine without any of these, the
-kernel's copy between processes. https://github.com/ai-dynamo/nixl; Linux only, `minipd[nixl]`.
+kernel's copy between processes. https://github.com/ai-dynamo/nixl; an optional package for Linux.
 """
 
 from __future__ import annotations
@@ -219,7 +219,8 @@ def package() -> str:
     for name in wanted:
         if importlib.util.find_spec(name) is not None:
             return name
+    best = (wanted or list(PACKAGES))[0].replace("_", "-")
     raise LinkError(
-        f"The NIXL link needs the package {wanted[0].replace('_', '-') if wanted else 'nixl'}, "
-        "which exists for Linux: pip install 'minipd[nixl]', or use another link."
+        f"The NIXL link needs the package {best}, which exists for Linux: pip install {best}, "
+        "or use another link."
     )

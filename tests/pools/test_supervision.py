@@ -1,0 +1,288 @@
+"""Workers and their parent are killed for real: nothing is lost, nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from minipd.engine.batch import Chunk
+from minipd.engine.executor import Executor
+from minipd.llm import LLM
+from minipd.pools import messages as m
+from minipd.pools.cluster import Cluster, ClusterError, Run, Setup
+from minipd.pools.links.direct import SameProcess
+from minipd.pools.links.emulated import Network
+from minipd.pools.spawn import ProcessWorker
+from minipd.pools.supervisor import MAX_RESTARTS
+from minipd.request import Request
+from minipd.timeline import Event
+from tests.pools.helpers import answers, ask, check_same, check_sound, ending, events, when
+
+posix = pytest.mark.skipif(os.name != "posix", reason="signals are sent to processes")
+NOTICED_S = 3.0  # a second is the aim; a busy machine may take longer to run us
+pytestmark = pytest.mark.xdist_group("processes")
+
+
+def process_of(cluster: Cluster, name: str) -> psutil.Process:
+    handle = cluster.supervisor.handles[name]
+    assert isinstance(handle, ProcessWorker) and handle.process.pid is not None
+    return psutil.Process(handle.process.pid)
+
+
+# -- workers in processes ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def slow() -> Iterator[Cluster]:
+    """A hand-off of 60 tokens (65,536 bytes in 4 layers) takes about 0.7 s."""
+    setup = Setup(model="tiny", num_blocks=256, network=Network(0.01, 100e3))
+    with Cluster(setup) as cluster:
+        yield cluster
+
+
+def run_and_kill(
+    cluster: Cluster, victim: str, at: Callable[[Event], bool], requests: list[Request]
+) -> tuple[Run, float]:
+    """Kills the worker at an event; also how long it took until its death was in the timeline."""
+    killed_s: list[float] = []
+
+    def kill() -> None:
+        process_of(cluster, victim).kill()
+        killed_s.append(cluster.clock())
+
+    when(cluster, at, kill)
+    run = cluster.run(requests, timeout_s=200)
+    cluster.on_event = None
+    (died,) = [e for e in cluster.events if e.kind == "worker_died"]
+    return run, died.t_s - killed_s[0]
+
+
+DEATHS: dict[str, tuple[str, Callable[[Event], bool]]] = {
+    "prefill worker, prompt begun": ("worker-0", lambda e: e.kind == "reserved"),
+    "prefill worker, bytes on the wire": (
+        "worker-0",
+        lambda e: (e.kind, e.data.get("index")) == ("token", 0),
+    ),
+    "decode worker, bytes on the wire": (
+        "worker-1",
+        lambda e: (e.kind, e.data.get("index")) == ("token", 0),
+    ),
+    "decode worker, mid-answer": (
+        "worker-1",
+        lambda e: (e.kind, e.data.get("index")) == ("token", 5),
+    ),
+}
+
+
+@pytest.mark.parametrize("death", DEATHS)
+def test_killed_while_at_work(slow: Cluster, llm: LLM, death: str) -> None:
+    victim, at = DEATHS[death]
+    slow.reconfigure("disaggregated")  # with a clean list of lives
+    epoch = slow.supervisor.handles[victim].spec.epoch
+    if epoch == MAX_RESTARTS:
+        pytest.fail("the cluster has no life left for this test")
+    requests = [ask("a", 60, 12), ask("b", 33, 8), ask("c", 20, 1), ask("d", 90, 4, 0.3)]
+    run, noticed_s = run_and_kill(slow, victim, at, requests)
+    check_sound(run, requests)
+    assert {ending(run, r.id) for r in requests} == {("finished", "length")}
+    check_same(llm, requests, answers(llm, requests), run)
+    assert 0 <= noticed_s < NOTICED_S
+    (died,) = events(run, "worker_died")
+    assert (died.worker, died.data["epoch"]) == (victim, epoch)
+    reasons = {e.data["reason"] for e in events(run, "prefill_started")}
+    assert "recovered" in reasons
+    started = events(run, "worker_started")
+    assert (victim, epoch + 1) in {(e.worker, e.data["epoch"]) for e in started}
+
+
+@posix
+def test_submit_never_blocks(slow: Cluster) -> None:
+    """A worker that does not read, as in a long prefill, must not hold up the coordinator."""
+    worker = process_of(slow, "worker-0")
+    handle = slow.supervisor.handles["worker-0"]
+    worker.suspend()
+    try:
+        began = time.monotonic()
+        for n in range(200):
+            handle.submit(m.Connect("nobody", n, b"x" * 100_000))
+        assert time.monotonic() - began < 5
+    finally:
+        worker.resume()
+    check_sound(slow.run([ask("a", 20, 3)], timeout_s=60), [ask("a", 20, 3)])
+
+
+# -- the parent -------------------------------------------------------------------------------
+
+SCRIPT = """
+    import sys, threading
+    from minipd.pools.cluster import Cluster, Setup
+    from minipd.request import Request, SamplingParams
+
+    def begun(event):
+        if event.kind == "token":
+            print("running", flush=True)
+            cluster.on_event = None
+
+    if __name__ == "__main__":
+        with Cluster(Setup(model="tiny", num_blocks=256, cpus=((0,), (0,)))) as cluster:
+            workers = [h.process.pid for h in cluster.supervisor.handles.values()]
+            print(cluster.supervisor._folder, *workers, flush=True)
+            print(*cluster.notes, flush=True)
+            cluster.on_event = begun
+            params = SamplingParams(3500, ignore_eos=True)
+            cluster.run([Request(f"r{n}", (5, 6, n + 9), params) for n in range(4)])
+"""
+
+
+@posix
+@pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
+def test_the_parent_ends_and_takes_all_with_it(tmp_path: Path, how: str) -> None:
+    """Both workers on one core: it works, and a note says what that cannot show."""
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    parent = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+    assert parent.stdout is not None and parent.stderr is not None
+    try:
+        folder, *pids = parent.stdout.readline().split()
+        assert "2 workers share 1 core" in parent.stdout.readline()
+        assert parent.stdout.readline() == "running\n"
+        workers = [psutil.Process(int(pid)) for pid in pids]
+        assert len(workers) == 2 and Path(folder).is_dir()
+        if hasattr(psutil.Process, "cpu_affinity"):
+            assert [w.cpu_affinity() for w in workers] == [[0], [0]]
+        if how == "SIGINT":  # a terminal sends it to the whole group
+            os.killpg(parent.pid, signal.SIGINT)
+        else:
+            parent.kill()
+        parent.wait(timeout=60)
+        _, alive = psutil.wait_procs(workers, timeout=60)
+        assert not alive
+        give_up = time.monotonic() + 10
+        while Path(folder).exists() and time.monotonic() < give_up:
+            time.sleep(0.05)
+        assert not Path(folder).exists()
+        if how == "SIGINT":
+            told = parent.stderr.read()
+            assert told.count("Traceback") == 1 and "KeyboardInterrupt" in told  # not the workers'
+    finally:
+        parent.kill()
+        parent.stdout.close()
+        parent.stderr.close()
+
+
+def test_cores_that_are_not_there() -> None:
+    with pytest.raises(ClusterError, match="Worker worker-. could not start: .*invalid"):
+        Cluster(Setup(model="tiny", cpus=((4095,), (4095,))))
+
+
+# -- workers in threads -----------------------------------------------------------------------
+
+
+def test_a_worker_that_cannot_start(start: Callable[..., Cluster]) -> None:
+    before = threading.active_count()
+    with pytest.raises(ClusterError, match="Worker worker-. could not start: .*no-such-model"):
+        start(model="no-such-model")
+    assert threading.active_count() == before
+
+
+def test_a_link_that_cannot_be_set_up(
+    start: Callable[..., Cluster], llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decode workers read the prompts themselves, and say why."""
+
+    def no_link(*_: object) -> None:
+        raise OSError("no such device")
+
+    monkeypatch.setattr(SameProcess, "connect", no_link)
+    requests = [ask(f"r{n}", 30 + n, 1 + n) for n in range(4)]
+    run = start().run(requests, timeout_s=60)
+    check_sound(run, requests)
+    check_same(llm, requests, answers(llm, requests), run)
+    assert not events(run, "committed")
+    reasons = {(e.worker, e.data["reason"]) for e in events(run, "prefill_started")}
+    assert reasons == {("worker-0", "prompt"), ("worker-1", "recovered")}
+
+
+def failing(
+    monkeypatch: pytest.MonkeyPatch, worker: str, times: float, request_id: str = "a"
+) -> None:
+    """The executor of one worker raises whenever it should run this request."""
+    run, left = Executor.run, [times]
+
+    def raises(self: Executor, chunks: list[Chunk]) -> list[int]:
+        is_it = any(c.request_id == request_id for c in chunks)
+        if is_it and threading.current_thread().name == worker and left[0] > 0:
+            left[0] -= 1
+            raise RuntimeError("a broken machine")
+        return run(self, chunks)
+
+    monkeypatch.setattr(Executor, "run", raises)
+
+
+@pytest.mark.parametrize("worker", ["worker-0", "worker-1"])
+def test_a_worker_that_crashes_once(
+    start: Callable[..., Cluster], llm: LLM, monkeypatch: pytest.MonkeyPatch, worker: str
+) -> None:
+    requests = [ask(n, 40, 6) for n in "abc"]
+    cluster = start(network=Network(0.05, 1e6))
+    failing(monkeypatch, worker, 1)
+    run = cluster.run(requests, timeout_s=100)
+    check_sound(run, requests)
+    check_same(llm, requests, answers(llm, requests), run)
+    (died,) = events(run, "worker_died")
+    assert (died.worker, died.data["reason"]) == (worker, "RuntimeError: a broken machine")
+    assert run.leaked_blocks  # of those that are there at its end
+
+
+def test_a_worker_that_crashes_again_and_again(
+    start: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request that does it is given up; others are answered as long as a worker is left."""
+    cluster, requests = start(), [ask(n, 40, 6) for n in "ab"]
+    failing(monkeypatch, "worker-1", float("inf"))
+    run = cluster.run(requests[:1], timeout_s=100)
+    check_sound(run, requests[:1])
+    assert ending(run, "a") == ("failed", "its worker died 3 times")
+    check_sound(cluster.run(requests[1:], timeout_s=100), requests[1:])
+    run = cluster.run(requests[:1], timeout_s=100)
+    reason = "no decode worker is left, and none can be restarted"
+    assert ending(run, "a") == ("failed", reason)
+    run = cluster.run(requests[1:], timeout_s=100)
+    assert ending(run, "b") == ("failed", reason)
+    cluster.reconfigure("colocated")  # what is left can still serve
+    check_sound(cluster.run(requests, timeout_s=100), requests)
+
+
+def test_a_prefill_pool_that_is_gone_for_good(
+    start: Callable[..., Cluster], llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run costs the prefill worker a life; then the decode worker reads for itself."""
+    cluster = start()
+    for n in range(MAX_RESTARTS + 2):
+        request = ask(f"r{n}", 40, 6)
+        failing(monkeypatch, "worker-0", 1, request.id)
+        run = cluster.run([request], timeout_s=100)
+        check_sound(run, [request])
+        check_same(llm, [request], answers(llm, [request]), run)
+        (started,) = events(run, "prefill_started")
+        assert started.data["reason"] == ("recovered" if n <= MAX_RESTARTS else "local")
+    (routed,) = events(run, "routed")
+    assert routed.data["reason"] == "no prefill worker is left"
