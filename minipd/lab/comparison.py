@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.progress import Progress
 from rich.table import Table
 
@@ -16,10 +17,10 @@ from minipd.measure.contest import Contender, Outcome
 from minipd.timeline import TERMINAL_KINDS, Event
 
 TITLES = {
-    "colocated": "colocated, prefill first",
-    "decode_first": "colocated, decode first",
-    "chunked": "colocated, chunked prefill",
-    "colocated_length_aware": "colocated, documents on one worker",
+    "colocated": "colocated",
+    "decode_first": "decode first",
+    "chunked": "chunked",
+    "colocated_length_aware": "long apart",
     "disaggregated": "disaggregated",
 }
 
@@ -42,7 +43,9 @@ class Bars:
 
 def comparison_table(outcomes: Mapping[str, Outcome]) -> Table:
     """Every figure of every contender, better or worse."""
-    table = Table("", *(TITLES[name] for name in outcomes))
+    table = Table("", box=SIMPLE, pad_edge=False)
+    for name in outcomes:
+        table.add_column(TITLES[name], justify="right", no_wrap=True)
     for measure in usual_measures({n: o.summary for n, o in outcomes.items()}):
         table.add_row(measure.name, *(measure.printed(name) for name in outcomes))
     return table

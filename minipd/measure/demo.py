@@ -1,7 +1,7 @@
 """The main result, measured: a long document freezes everybody's answers; two pools end that.
 
-The committed trace is a dozen chats that write while eight documents of 512 tokens arrive. It was
-made for a machine that reads such a document in about 1.2 s; `time_factor` stretches its arrivals
+The committed trace is eight chats that write while ten documents of 576 tokens arrive. It was
+made for a machine that reads 512 tokens in about 1.2 s; `time_factor` stretches its arrivals
 to the speed of the machine at hand, so that the prefill pool is as busy everywhere.
 """
 

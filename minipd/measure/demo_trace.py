@@ -18,14 +18,15 @@ def demo_trace(
     document_prompt_tokens: int = 1024,
     document_output_tokens: int = 16,
     first_document_s: float | None = None,
+    chats_within_s: float | None = None,
     jitter: float = 0.25,
 ) -> list[TraceRow]:
     """Rows of kinds `chat` and `document`, in order of arrival, nothing shared between them.
 
-    Chats start at even distances over `duration_s`, the first at 0; documents at even distances
-    from `first_document_s` (default: half a distance in). Chat lengths and all starts vary by
-    `jitter` of themselves or of the distance; documents all have their stated length, so that each
-    freeze is comparable with the next.
+    Chats start at even distances over `chats_within_s` (default: `duration_s`), the first at 0;
+    documents at even distances over `duration_s` from `first_document_s` (default: half a distance
+    in). Chat lengths and all starts vary by `jitter` of themselves or of the distance; documents
+    all have their stated length, so that each freeze is comparable with the next.
     """
     if chats < 1 or documents < 0 or duration_s <= 0.0 or not 0.0 <= jitter < 1.0:
         raise ValueError(
@@ -37,7 +38,7 @@ def demo_trace(
         return value * (1.0 + jitter * (2.0 * rng.random() - 1.0))
 
     rows: list[TraceRow] = []
-    chat_gap_s = duration_s / chats
+    chat_gap_s = (duration_s if chats_within_s is None else chats_within_s) / chats
     for number in range(chats):
         start_s = chat_gap_s * number + (vary(chat_gap_s) - chat_gap_s if number else 0.0)
         prompt, output = round(vary(chat_prompt_tokens)), round(vary(chat_output_tokens))
@@ -51,3 +52,17 @@ def demo_trace(
         )
         rows.append(row)
     return sorted(rows, key=lambda row: row.arrival_s)
+
+
+COMMITTED = {
+    "seed": 0,
+    "chats": 8,
+    "documents": 10,
+    "duration_s": 15.5,
+    "chats_within_s": 1.6,
+    "first_document_s": 2.0,
+    "chat_output_tokens": 168,
+    "document_prompt_tokens": 576,
+    "document_output_tokens": 4,
+    "jitter": 0.15,
+}  # arguments of the trace that `minipd demo` serves, `data/demo_trace.jsonl`

@@ -106,7 +106,7 @@ def usual_measures(summaries: Mapping[str, RunSummary]) -> list[Measure]:
         latency("Time to first token, p99", "ttft_s", "p99"),
         Measure(
             "Output tokens per second",
-            "tokens/s",
+            "tok/s",
             {run: summary.output_tokens_per_s for run, summary in summaries.items()},
             "higher",
             1,
