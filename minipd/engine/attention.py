@@ -20,6 +20,9 @@ from torch.nn import functional as F
 from minipd.cache.store import KVStore, slots_of
 from minipd.engine.batch import Chunk
 
+BLOCK_ROWS = 64
+BLOCKED_LENGTHS = range(BLOCK_ROWS + 1, 1025)  # beyond, SDPA's own blocks are as large
+
 
 @dataclass(slots=True)
 class Span:
@@ -86,10 +89,38 @@ def _heads_first(x: Tensor) -> Tensor:
 
 
 def _prompt(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """A whole prompt: causal, over its own fresh rows."""
+    if q.device.type == "cpu" and q.dtype == torch.float32 and len(q) in BLOCKED_LENGTHS:
+        return _prompt_in_blocks(q, k, v)
     out = F.scaled_dot_product_attention(
         _heads_first(q), _heads_first(k), _heads_first(v), is_causal=True, enable_gqa=True
     )  # (1, H, T, D)
     return out[0].transpose(0, 1)  # (T, H, D)
+
+
+def _prompt_in_blocks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The same as SDPA with `is_causal`, a quarter faster on a CPU at these lengths.
+
+    Each block of rows multiplies with the keys up to its own end only, and the H/K query heads of
+    a KV head lie under one another, so that the products are large enough to run at full speed.
+    """
+    (num_tokens, num_heads, size), num_kv_heads = q.shape, k.shape[1]
+    group = num_heads // num_kv_heads
+    queries = (q * size**-0.5).view(num_tokens, num_kv_heads, group * size).transpose(0, 1)
+    queries = queries.reshape(num_kv_heads, num_tokens * group, size)  # (K, T G, D)
+    keys, values = k.permute(1, 2, 0), v.transpose(0, 1)  # (K, D, T), (K, T, D)
+    hidden = torch.full((BLOCK_ROWS, BLOCK_ROWS), float("-inf")).triu_(1)  # later tokens
+    hidden = hidden.repeat_interleave(group, 0)  # (rows G, rows)
+    mixed = torch.empty_like(queries)  # (K, T G, D)
+    for start in range(0, num_tokens, BLOCK_ROWS):
+        end = min(start + BLOCK_ROWS, num_tokens)
+        rows = slice(start * group, end * group)
+        scores = queries[:, rows] @ keys[:, :, :end]  # (K, rows G, end)
+        own = scores[:, :, start:]  # (K, rows G, rows)
+        own.add_(hidden[: own.shape[1], : own.shape[2]])
+        mixed[:, rows] = scores.softmax(-1) @ values[:, :end]
+    mixed = mixed.view(num_kv_heads, num_tokens, group * size).transpose(0, 1)
+    return mixed.reshape(q.shape)  # (T, H, D)
 
 
 def _later_chunk(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
