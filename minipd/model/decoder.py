@@ -53,7 +53,7 @@ class DecoderLayer(nn.Module):
         return x.addmm_(swiglu(gate_up), self.down)  # (T, E)
 
     def project(self, h: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries (T, H, D), keys and values (T, K, D) of `h` (T, E), rotated to their positions."""
+        """Queries (T, H, D), keys and values (T, K, D) of `h` (T, E), the first two rotated."""
         c = self.config
         qkv = h @ self.qkv if self.qkv_bias is None else torch.addmm(self.qkv_bias, h, self.qkv)
         qkv = qkv.view(len(h), -1, c.head_dim)  # (T, H + 2K, D)
@@ -88,7 +88,7 @@ class Decoder(nn.Module):
         return rms_norm(x, self.final_norm, self.config.rms_norm_eps)  # (T, E)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Scores of the next token: `hidden` (R, E) to (R, V). Pass only the rows you will sample."""
+        """Scores of the next token: `hidden` (R, E) to (R, V); pass only rows that are sampled."""
         return hidden @ self.head  # (R, V)
 
     def embed_tokens(self, token_ids: Tensor) -> Tensor:
