@@ -13,6 +13,7 @@ from pathlib import Path
 
 from course.exercises import read_mutants
 from course.facts import Facts, read_facts, uncited_figures
+from course.glossary import Word, read_glossary, words_cell
 from course.notebook import build_notebook
 from course.quizbank import compile_bank
 from course.source import Cell, CourseError, read_cells
@@ -56,13 +57,15 @@ def check_prose(name: str, cells: list[Cell], facts: Facts) -> None:
             )
 
 
-def build_lesson(folder: Path, facts: Facts) -> Iterator[tuple[Path, str]]:
+def build_lesson(folder: Path, facts: Facts, glossary: list[Word]) -> Iterator[tuple[Path, str]]:
     """Every file that one lesson gives, relative to the repository, with its text."""
     lesson, name = folder.name[:2], f"{folder.name}.ipynb"
     text, tasks = read_cells(folder / "lesson.py"), read_cells(folder / "exercises.py")
     check_prose(f"{folder.name}/lesson.py", text, facts)
     check_prose(f"{folder.name}/exercises.py", tasks, facts)
     read_mutants(folder / "mutants.yaml")
+    if words := words_cell(glossary, lesson):
+        text.append(Cell("markdown", words))
     yield Path("notebooks", name), build_notebook(text, lesson, "notebooks", facts)
     yield Path("exercises", name), build_notebook(tasks, lesson, "exercises", facts)
     yield Path("solutions", name), build_notebook(tasks, lesson, "solutions", facts)
@@ -74,7 +77,8 @@ def build_all(root: Path = ROOT) -> dict[Path, str]:
     """Every built file of the course, relative to `root`, with its text."""
     facts = read_facts(root / "course" / "facts.yaml")
     folders = lesson_folders(root / "course")
-    return dict(file for folder in folders for file in build_lesson(folder, facts))
+    glossary = read_glossary(root / "course" / "glossary.yaml")
+    return dict(file for folder in folders for file in build_lesson(folder, facts, glossary))
 
 
 def stale_files(root: Path, built: dict[Path, str]) -> list[str]:

@@ -17,6 +17,12 @@ import yaml
 from course.source import Cell, CourseError
 
 VERDICTS = ("confirmed", "derived", "disputed", "unsourced")
+MEANING = {
+    "confirmed": "it stands in the source",
+    "derived": "we computed it from the source's own numbers",
+    "disputed": "sources contradict each other",
+    "unsourced": "nobody has shown it; repeated to be examined, not to be believed",
+}
 _CITATION = re.compile(r"\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\](?!\()")
 # What is no figure: code, formulas, link targets, names with digits, places in the course, plans.
 _NO_FIGURE = re.compile(
@@ -84,8 +90,12 @@ def sources_cell(cells: list[Cell], facts: Facts) -> str:
     """The list of sources of everything that the text cells cite; empty if nothing is."""
     text = "\n".join(cell.source for cell in cells if cell.kind == "markdown")
     names = cited(text, facts)
+    if not names:
+        return ""
+    shown = dict.fromkeys(facts[name].verdict for name in names)
+    key = "; ".join(f"*{verdict}*: {MEANING[verdict]}" for verdict in shown)
     return "\n".join(
-        ["## Sources", "", *(_source_line(facts[name]) for name in names)] * bool(names)
+        ["## Sources", "", f"{key}.", "", *(_source_line(facts[name]) for name in names)]
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -21,7 +21,8 @@ FIELDS = {
     "one": _BASE | {"answers"},
     "timeline": _BASE | {"answers", "bars"},
     "many": _BASE | {"answers", "otherwise"},
-    "number": _BASE | {"key", "sheet_key", "tolerance", "unit", "wrong", "otherwise"},
+    "number": _BASE
+    | {"key", "sheet_key", "sheet_model", "tolerance", "unit", "wrong", "otherwise"},
     "order": _BASE | {"items", "wrong", "otherwise"},
     "match": _BASE | {"pairs", "wrong", "otherwise"},
 }
@@ -57,17 +58,48 @@ class _Question:
 
 def compile_bank(path: Path, headings: set[str], values: Mapping[str, float]) -> str:
     """The bank as JSON text; raises `CourseError` naming the question and what it lacks."""
-    raw: Raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    raw = _read(path)
     for field in ("lesson", "title", "questions"):
         if field not in raw:
             raise CourseError(f"{path.name}: {field} is missing.")
-    names = [question.get("id") for question in raw["questions"]]
+    if not raw["questions"] or not _are_mappings(raw["questions"]):
+        raise CourseError(f"{path.name}: questions must be a list of at least one question.")
+    names = [str(question.get("id")) for question in raw["questions"]]
     if len(set(names)) != len(names):
         raise CourseError(f"{path.name}: two questions share an id; ids must be unique.")
-    compiled = [_compiled(_Question(q, headings, values)) for q in raw["questions"]]
-    bank = {"lesson": raw["lesson"], "title": raw["title"], "questions": compiled}
-    bank_from(bank)  # what learners load must load here too
+    compiled = [_loadable(_Question(q, headings, values)) for q in raw["questions"]]
+    bank = {"lesson": str(raw["lesson"]), "title": str(raw["title"]), "questions": compiled}
     return json.dumps(bank, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _read(path: Path) -> Raw:
+    try:
+        raw: object = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise CourseError(f"{path.name}: {' '.join(str(error).split())[:300]}.") from error
+    if not isinstance(raw, dict):
+        raise CourseError(f"{path.name}: the file must hold lesson, title and questions.")
+    return cast("Raw", raw)
+
+
+def _are_mappings(questions: object) -> bool:
+    return isinstance(questions, list) and all(
+        isinstance(question, dict) for question in cast("list[object]", questions)
+    )
+
+
+def _loadable(question: _Question) -> Raw:
+    """Compiled, and loaded as learners will load it; whatever its author wrote is told in words."""
+    try:
+        raw = _compiled(question)
+        bank_from({"lesson": "", "title": "", "questions": [raw]})
+        json.dumps(raw, sort_keys=True, allow_nan=False)
+    except CourseError:
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {str(error)[:200]}"
+        raise question.fail(f"a field has the wrong form ({what})") from error
+    return raw
 
 
 def _compiled(question: _Question) -> Raw:

@@ -6,6 +6,16 @@ Light to import: widgets and plots are loaded when they are first shown. No othe
 from minipd.lab.check import check, panel
 from minipd.lab.predict import calibration, predict, reveal
 from minipd.lab.quiz import quiz
-from minipd.lab.show import show, show_table
+from minipd.lab.show import show, show_picture, show_table
 
-__all__ = ["calibration", "check", "panel", "predict", "quiz", "reveal", "show", "show_table"]
+__all__ = [
+    "calibration",
+    "check",
+    "panel",
+    "predict",
+    "quiz",
+    "reveal",
+    "show",
+    "show_picture",
+    "show_table",
+]

@@ -59,7 +59,8 @@ class Bar:
 class Question:
     """One question. Which fields are used depends on `kind`; the others stay empty.
 
-    `number`: `key` (or `sheet_key`, a formula over the learner's own sheet), relative `tolerance`.
+    `number`: `key` (or `sheet_key`, a formula over the learner's own sheet, whose latest line of
+    `sheet_model` is used), relative `tolerance`.
     `order`: `items` in their right order. `match`: `pairs`, each left text with its right one.
     """
 
@@ -70,6 +71,7 @@ class Question:
     choices: tuple[Choice, ...] = ()
     key: float = 0.0
     sheet_key: str = ""
+    sheet_model: str = ""
     tolerance: float = 0.02
     unit: str = ""
     items: tuple[str, ...] = ()
@@ -105,6 +107,7 @@ def question_from(raw: Raw) -> Question:
         ),
         key=float(raw.get("key", 0.0)),
         sheet_key=raw.get("sheet_key", ""),
+        sheet_model=raw.get("sheet_model", ""),
         tolerance=float(raw.get("tolerance", 0.02)),
         unit=raw.get("unit", ""),
         items=tuple(raw.get("items", ())),

@@ -51,8 +51,9 @@ def check(exercise_id: str, answer: Answer) -> None:
         keep_exercise(exercise_id, passed=True)
         print(f"Exercise {exercise_id} passed: all {len(task.checks)} checks hold.")
         return
-    kept = keep_exercise(exercise_id, passed=False, failed_check=failure.check.name)
-    text = failure_text(task, failure, kept["failures"][failure.check.name])
+    failed = "" if failure.raised else failure.check.name  # an error opens no hint
+    kept = keep_exercise(exercise_id, passed=False, failed_check=failed)
+    text = failure_text(task, failure, kept["failures"].get(failed, 1))
     raise CheckFailed(text) from None
 
 
@@ -101,7 +102,8 @@ def _checked(task: Exercise, folder: Path, console: Console) -> Result:
     notebook = find_notebook(folder, task.lesson)
     with console.status(f"Checking exercise {task.id}: {task.title}"):
         result = run_exercise(task, notebook)
-    keep_exercise(task.id, passed=result.state == "passed", failed_check=result.check)
+    failed = "" if result.message else result.check
+    keep_exercise(task.id, passed=result.state == "passed", failed_check=failed)
     return result
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from minipd.lab.watch import Watched, raised_text
+
 RUNGS = ("Nudge", "Concept", "Nearly the code")
 Answer = Callable[..., Any]
 
@@ -62,32 +64,42 @@ class NotDoneYet(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The first check that failed, and what the learner's code raised, if anything."""
+    """The first check that failed: what the learner's code raised, or what it returned."""
 
     check: Check
     raised: str = ""
+    got: str = ""
 
 
 def first_failure(exercise: Exercise, answer: Answer) -> Failure | None:
     """The first check that does not hold; raises `NotDoneYet` for an untouched stub."""
     for check in exercise.checks:
+        watched = Watched(answer, exercise.defines)
         try:
-            if not check.holds(answer):
-                return Failure(check)
+            if not check.holds(watched):
+                return Failure(check, got=watched.got)
         except NotImplementedError as error:
             raise NotDoneYet(str(error)) from error
-        except AssertionError as error:
-            return Failure(check, str(error))
         except Exception as error:
-            return Failure(check, f"{type(error).__name__}: {error}")
+            # Otherwise the check itself stumbled over an unfit value: that is a failed check.
+            return Failure(check, raised_text(error) if watched.broke else "", watched.got)
     return None
 
 
 def failure_text(exercise: Exercise, failure: Failure, rung: int) -> str:
-    """What the learner reads: which check, what happened, and the hints opened so far."""
-    lines = [f"Exercise {exercise.id}, check {failure.check.name!r}: {failure.check.says}"]
+    """What the learner reads: which check, what happened, and the hints opened so far.
+
+    Where the code broke off, no check was answered: the error is shown, and no hint beside it.
+    """
     if failure.raised:
-        lines.append(f"  Your code said: {failure.raised}")
+        return (
+            f"Exercise {exercise.id}: your code stopped before it could be checked.\n"
+            f"  {failure.raised}\n"
+            "  Look at that line first; hints open once the function runs to its end."
+        )
+    lines = [f"Exercise {exercise.id}, check {failure.check.name!r}: {failure.check.says}"]
+    if failure.got:
+        lines.append(f"  Yours: {failure.got}.")
     lines += [f"  {name}: {text}" for name, text in failure.check.hints.up_to(rung)]
     if rung < len(RUNGS):
         lines.append("  (Run the check again after a change; the next hint opens if this stays.)")

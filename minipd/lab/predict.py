@@ -11,7 +11,7 @@ import importlib
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -77,21 +77,36 @@ def in_words(ratio: float) -> str:
 def keep_prediction(
     name: str, value: float | str, unit: str = "", reason: str = "", bracket: str = ""
 ) -> Record:
-    """Keep a prediction; once its measurement was shown, the first one stays (no hindsight)."""
+    """Keep a prediction; once its measurement was shown, nothing changes (no hindsight)."""
     if isinstance(value, float) and not (math.isfinite(value) and value > 0):
         raise PredictionError(f"Predict a number above zero, not {value:g}.")
     with changed_progress() as record:
         kept = entry(record, "predictions", name)
-        if "measured" not in kept:
+        if "measured" not in kept:  # shown already: what was kept, or nothing, stays
             kept.clear()
             kept.update(value=value, unit=unit, reason=reason.strip(), bracket=bracket)
             kept["when"] = time.strftime("%Y-%m-%d %H:%M")
     return dict(kept)
 
 
+def keep_reason(name: str, reason: str) -> Record:
+    """Add a reason to a kept prediction, or change it, until its measurement was shown."""
+    with changed_progress() as record:
+        kept = cast(Record, record["predictions"].get(name, {}))
+        if "value" in kept and "measured" not in kept:
+            kept["reason"] = reason.strip()
+    return dict(kept)
+
+
 def kept_prediction(name: str) -> Record:
     """What was predicted under a name; empty if nothing was."""
-    return cast(Record, read_progress()["predictions"].get(name, {}))
+    kept = cast(Record, read_progress()["predictions"].get(name, {}))
+    return kept if "value" in kept else {}
+
+
+def was_revealed(name: str) -> bool:
+    """Whether its measurement was shown: from then on a prediction would be hindsight."""
+    return "measured" in read_progress()["predictions"].get(name, {})
 
 
 def forget_prediction(name: str) -> None:
@@ -151,35 +166,50 @@ def _with_unit(value: object, unit: str) -> str:
     return f"{text} {unit}".strip()
 
 
-def reveal(name: str, measured: float | str, unit: str = "") -> float | None:
-    """Show the measurement beside the prediction and keep both; the log-ratio, if there is one."""
+def reveal(
+    name: str, measured: float | str, unit: str = "", why_not: Mapping[str, str] | None = None
+) -> None:
+    """Show what was measured (or what happened) beside the prediction, and keep both.
+
+    `why_not` has one sentence for each wrong choice: shown for the one that was guessed, for all
+    where nothing was predicted. Either way the measurement is out: no prediction is kept later.
+    """
     kept = kept_prediction(name)
-    rows = {"what": ["measured"], "value": [_with_unit(measured, unit)]}
-    if not kept:
-        display_html(html_table(rows) + "<p>No prediction was made for this one.</p>")
-        return None
-    rows["what"].insert(0, "predicted")
-    rows["value"].insert(0, kept["bracket"] or _with_unit(kept["value"], kept["unit"]))
     with changed_progress() as record:
         entry(record, "predictions", name).setdefault("measured", measured)
-    ratio, verdict = _compared(kept, measured)
-    display_html(html_table(rows) + f"<p>{html.escape(verdict)}{_because(kept)}</p>")
-    return ratio
+    happened = "what happened" if isinstance(measured, str) else "measured"
+    rows = {"what": [happened], "value": [_with_unit(measured, unit)]}
+    if kept:
+        rows["what"].insert(0, "predicted")
+        rows["value"].insert(0, kept["bracket"] or _with_unit(kept["value"], kept["unit"]))
+    verdict = _compared(kept, measured) if kept else "No prediction was made for this one."
+    told = f"<p>{html.escape(verdict)}{_because(kept)}</p>"
+    display_html(html_table(rows) + told + _refuted(kept, why_not or {}))
 
 
 def _because(kept: Record) -> str:
-    if not kept["reason"]:
+    if not kept.get("reason"):
         return ""
-    return f" Your reason was: {html.escape(kept['reason'])} Does it still hold?"
+    reason = html.escape(kept["reason"])
+    return f" Your reason was: &ldquo;{reason}&rdquo; Does it still hold?"
 
 
-def _compared(kept: Record, measured: float | str) -> tuple[float | None, str]:
+def _refuted(kept: Record, why_not: Mapping[str, str]) -> str:
+    wrong = {kept["value"]: why_not.get(kept["value"], "")} if kept else why_not
+    items = [f"<li>{html.escape(f'{a}: {b}')}</li>" for a, b in wrong.items() if b]
+    return f"<ul>{''.join(items)}</ul>" if items else ""
+
+
+def _compared(kept: Record, measured: float | str) -> str:
     value = kept["value"]
     if isinstance(value, str) or isinstance(measured, str):
         same = str(value) == str(measured)
-        return None, "Your guess was right." if same else "Your guess was another one."
+        return "Your guess was right." if same else "Your guess was another one."
     ratio = log_ratio(float(value), measured)
-    return ratio, f"Your prediction was {in_words(ratio)} (log-ratio {ratio:+.2f})."
+    return (
+        f"Your prediction was {in_words(ratio)} ({ratio:+.2f} doublings: 0 is a hit, +1 twice the "
+        "measurement, -1 half of it)."
+    )
 
 
 def log_ratios() -> list[float]:
@@ -188,7 +218,8 @@ def log_ratios() -> list[float]:
     return [
         log_ratio(float(one["value"]), float(one["measured"]))
         for one in kept
-        if isinstance(one.get("measured"), (int, float)) and not isinstance(one["value"], str)
+        if isinstance(one.get("measured"), (int, float))
+        and isinstance(one.get("value"), (int, float))
     ]
 
 
@@ -198,10 +229,13 @@ def calibration_line() -> str:
     if not ratios:
         return "Calibration: no prediction has been measured yet."
     typical = 2 ** statistics.median(abs(ratio) for ratio in ratios)
-    high = sum(ratio > 0 for ratio in ratios)
+    high, low = sum(ratio > 0 for ratio in ratios), sum(ratio < 0 for ratio in ratios)
+    exact = len(ratios) - high - low
+    hits = f", {exact} exactly right" if exact else ""
+    noun = "prediction" if len(ratios) == 1 else "predictions"
     return (
-        f"Calibration over {len(ratios)} predictions: typically a factor of {typical:.2g} off; "
-        f"{high} too high, {len(ratios) - high} too low."
+        f"Calibration over {len(ratios)} {noun}: typically a factor of {typical:.2g} off; "
+        f"{high} too high, {low} too low{hits}."
     )
 
 

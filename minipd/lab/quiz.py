@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from minipd.lab.bank import Bank, Explained, Question, QuizError, lesson_number, load_bank
 from minipd.lab.keys import KeyFormulaError, evaluate
 from minipd.lab.progress import quiz_record
+
+if TYPE_CHECKING:
+    from minipd.measure.sheet import SheetLine
 
 # one, timeline: index of the choice; many: set of indices; number: the number;
 # order: item indices in the chosen order; match: for each left text, index of the right text.
@@ -31,8 +34,13 @@ class Feedback:
         if self.note.misconception:
             parts.append(f"The idea behind it: {self.note.misconception}")
         if self.note.refuted_by:
-            parts.append(f"Look again at: {self.note.refuted_by}.")
+            parts.append(f"Look again at: {ended(self.note.refuted_by)}")
         return " ".join(part for part in parts if part)
+
+
+def ended(sentence: str) -> str:
+    """A full stop at the end, unless some mark stands there already."""
+    return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
 
 
 def grade(
@@ -56,13 +64,17 @@ def grade(
 
 
 def _grade_many(question: Question, chosen: frozenset[int]) -> Feedback:
-    for index, choice in enumerate(question.choices):
-        if choice.correct != (index in chosen):
-            note = choice.note
-            if choice.correct:  # a right answer left out has no misconception of its own
-                note = Explained(f"One more answer is right. {question.otherwise.why}".strip())
-            return Feedback(False, note)
-    return Feedback(True, Explained(question.why))
+    """Wrong picks are explained first, one at a time; then only the number of missing ones."""
+    for index in sorted(chosen):
+        if not question.choices[index].correct:
+            return Feedback(False, question.choices[index].note)
+    right = {index for index, choice in enumerate(question.choices) if choice.correct}
+    missing = len(right - chosen)
+    if not missing:
+        return Feedback(True, Explained(question.why))
+    more = "1 more answer is right." if missing == 1 else f"{missing} more answers are right."
+    rest = question.otherwise
+    return Feedback(False, Explained(f"{more} {rest.why}".strip(), refuted_by=rest.refuted_by))
 
 
 def number_key(question: Question, sheet: Mapping[str, float]) -> float:
@@ -72,9 +84,10 @@ def number_key(question: Question, sheet: Mapping[str, float]) -> float:
     try:
         return evaluate(question.sheet_key, sheet)
     except KeyFormulaError as error:
+        model = f" for {question.sheet_model}" if question.sheet_model else ""
         raise QuizError(
-            "This question uses your own numbers: add a line to your bench sheet first, with the "
-            "lesson's last cells or `minipd bench`."
+            f"This question uses your own numbers: add a line{model} to your bench sheet first, "
+            "with the lesson's last cells or `minipd bench`."
         ) from error
 
 
@@ -115,15 +128,33 @@ def shuffled(question: Question, count: int) -> list[int]:
     return order
 
 
-def sheet_numbers() -> dict[str, float]:
-    """The latest line of the learner's bench sheet as names for formulas; empty without one."""
+def sheet_line(model: str = "") -> SheetLine | None:
+    """The latest full line of the learner's bench sheet, of this model if one is named."""
     from minipd.measure import sheet
 
-    lines = sheet.read().lines
-    for line in reversed(lines):
-        if line.prefill_tok_s and line.decode_tok_s:
-            return {"prefill_tok_s": line.prefill_tok_s, "decode_tok_s": line.decode_tok_s}
-    return {}
+    for line in reversed(sheet.read().lines):
+        if line.prefill_tok_s and line.decode_tok_s and model in ("", line.model):
+            return line
+    return None
+
+
+def sheet_numbers(model: str = "") -> dict[str, float]:
+    """That line's rates as names for formulas; empty without one."""
+    line = sheet_line(model)
+    if line is None or not line.prefill_tok_s or not line.decode_tok_s:
+        return {}
+    return {"prefill_tok_s": line.prefill_tok_s, "decode_tok_s": line.decode_tok_s}
+
+
+def sheet_text(question: Question) -> str:
+    """The line that a question's key is made of, in words; empty where no line is used."""
+    line = sheet_line(question.sheet_model) if question.sheet_key else None
+    if line is None:
+        return ""
+    return (
+        f"The line used, of {line.date[:16].replace('T', ' ')}: {line.model}, {line.dtype}, prefill"
+        f" {line.prefill_tok_s:.1f} tokens/s, decode {line.decode_tok_s:.2f} tokens/s."
+    )
 
 
 def score_line(bank: Bank) -> str:

@@ -10,8 +10,17 @@ from rich.table import Table
 
 from minipd.lab.bank import Bank, Question, QuizError, load_bank
 from minipd.lab.progress import keep_answer, quiz_record
-from minipd.lab.quiz import LETTERS, Response, grade, score_line, sheet_numbers, shuffled
+from minipd.lab.quiz import (
+    LETTERS,
+    Response,
+    grade,
+    score_line,
+    sheet_numbers,
+    sheet_text,
+    shuffled,
+)
 from minipd.lab.svg import bars_table
+from minipd.lab.typed import TypedNumberError, read_number
 
 Read = Callable[[str], str]
 
@@ -31,9 +40,11 @@ def run_quiz(lesson: str, read: Read | None = None, console: Console | None = No
     read = read or console.input
     console.print(f"{bank.title}: an empty line skips a question, q stops.", markup=False)
     try:
-        for number, question in enumerate(_open_questions(bank), 1):
-            console.print()
-            _ask(bank.lesson, number, question, read, console)
+        still = _open_questions(bank)
+        for number, question in enumerate(bank.questions, 1):
+            if question in still:
+                console.print()
+                _ask(bank.lesson, f"{number} of {len(bank.questions)}", question, read, console)
     except (EOFError, StopIteration):
         console.print()
     console.print(score_line(bank), markup=False)
@@ -47,8 +58,10 @@ def _open_questions(bank: Bank) -> list[Question]:
     return still or list(bank.questions)
 
 
-def _ask(lesson: str, number: int, question: Question, read: Read, console: Console) -> None:
-    console.print(f"{number}. {plain(question.text)}", markup=False)
+def _ask(lesson: str, place: str, question: Question, read: Read, console: Console) -> None:
+    console.print(f"Question {place}. {plain(question.text)}", markup=False)
+    if own := sheet_text(question):
+        console.print(own, markup=False)
     _print_options(question, console)
     while True:
         typed = read(f"{_how_to(question)}: ").strip()
@@ -57,7 +70,9 @@ def _ask(lesson: str, number: int, question: Question, read: Read, console: Cons
         if typed.lower() == "q":
             raise StopIteration
         try:
-            feedback = grade(question, _response(question, typed), sheet_numbers())
+            feedback = grade(
+                question, _response(question, typed), sheet_numbers(question.sheet_model)
+            )
         except (_Unclear, QuizError) as error:
             console.print(str(error), markup=False)
             if isinstance(error, QuizError):
@@ -116,9 +131,9 @@ def _how_to(question: Question) -> str:
 def _response(question: Question, typed: str) -> Response:
     if question.kind == "number":
         try:
-            return float(typed.replace(",", "").replace("_", ""))
-        except ValueError:
-            raise _Unclear("Type a number, like 1250 or 1.25e3.") from None
+            return read_number(typed)
+        except TypedNumberError as error:
+            raise _Unclear(str(error)) from None
     indices = _letters(question, typed)
     match question.kind:
         case "many":

@@ -6,40 +6,28 @@ Everything works by Tab, Space and Enter; feedback is a polite live region for s
 from __future__ import annotations
 
 import html
-import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from minipd.lab.bank import Bank, Bar, Question, QuizError
 from minipd.lab.progress import keep_answer, quiz_record
-from minipd.lab.quiz import LETTERS, Feedback, Response, grade, score_line, sheet_numbers, shuffled
+from minipd.lab.quiz import (
+    LETTERS,
+    Feedback,
+    Response,
+    ended,
+    grade,
+    score_line,
+    sheet_numbers,
+    sheet_text,
+    shuffled,
+)
 from minipd.lab.show import figure_html
 from minipd.lab.svg import bars_alt, bars_svg, bars_table
+from minipd.lab.typed import TypedNumberError, read_number
+from minipd.lab.widgets import W, button, heading_link, row, status_html
 
-W: Any = importlib.import_module("ipywidgets")
 Submit = Callable[[Response], None]
-
-
-def status_html(text: str) -> str:
-    """Text that a screen reader speaks as soon as it changes."""
-    return f"<div role='status' aria-live='polite'>{text}</div>"
-
-
-def button(label: str, on_click: Callable[[], None], tooltip: str = "") -> Any:
-    """A button as wide as its label, which is never cut off."""
-    layout = W.Layout(width="auto", flex="0 0 auto")
-    made = W.Button(description=label, tooltip=tooltip, layout=layout)
-
-    def clicked(_: object) -> None:
-        on_click()
-
-    made.on_click(clicked)
-    return made
-
-
-def row(widgets: Sequence[Any]) -> Any:
-    """Widgets side by side, in a second line where the window is narrow."""
-    return W.HBox(widgets, layout=W.Layout(flex_flow="row wrap"))
 
 
 class _View(Protocol):
@@ -104,9 +92,9 @@ class NumberView:
     def read(self) -> None:
         """Submit what was typed, or say kindly that it is not a number."""
         try:
-            given = float(self.box.value.replace(",", "").replace("_", ""))
-        except ValueError:
-            self.note.value = status_html("Type a number, like 1250 or 1.25e3.")
+            given = read_number(self.box.value)
+        except TypedNumberError as error:
+            self.note.value = status_html(html.escape(str(error)))
             return
         self.note.value = status_html("")
         self.submit(given)
@@ -198,17 +186,23 @@ class QuestionView:
         self, lesson: str, place: str, question: Question, done: Callable[[], None]
     ) -> None:
         self.lesson, self.question, self.done = lesson, question, done
-        self.text = W.HTMLMath(f"<p><b>{place}</b> {question.text}</p>{bars_html(question.bars)}")
+        self.head = f"<p><b>{place}</b> {question.text}</p>{bars_html(question.bars)}"
+        self.text = W.HTMLMath(self._whole_text())
         self.answer = _VIEWS[question.kind](question, self.submit)
         self.feedback = W.HTMLMath(status_html(""))
         self.widget = W.VBox([self.text, self.answer.widget, self.feedback])
         if quiz_record(lesson).get(question.id, {}).get("correct"):
             self.feedback.value = status_html("&#10003; You have answered this one rightly before.")
 
+    def _whole_text(self) -> str:
+        own = html.escape(sheet_text(self.question))
+        return f"{self.head}<p>{own}</p>" if own else self.head
+
     def submit(self, response: Response) -> None:
         """Grade, keep and tell."""
+        self.text.value = self._whole_text()  # a newer line may stand on the sheet by now
         try:
-            feedback = grade(self.question, response, sheet_numbers())
+            feedback = grade(self.question, response, sheet_numbers(self.question.sheet_model))
         except QuizError as error:
             self.feedback.value = status_html(html.escape(str(error)))
             return
@@ -218,8 +212,11 @@ class QuestionView:
 
 
 def feedback_html(feedback: Feedback) -> str:
-    """Feedback with a sign before its words; neither needs colour."""
-    return f"{'&#10003;' if feedback.correct else '&#10007;'} {feedback.text}"
+    """Feedback with a sign before its words (neither needs colour) and a link to the refutation."""
+    place, text = feedback.note.refuted_by, feedback.text
+    if place:
+        text = text.removesuffix(ended(place)) + heading_link(place)
+    return f"{'&#10003;' if feedback.correct else '&#10007;'} {text}"
 
 
 class QuizView:

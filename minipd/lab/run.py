@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,31 +9,30 @@ from typing import Any
 
 from rich.console import Console
 
-from minipd.lab.comparison import Bars, comparison_table, save_pictures
+from minipd.lab.comparison import Bars, busy, comparison_table, complaints, save_pictures, timelines
+from minipd.lab.plan import MODES, Plan, RunError, check_plan, trace_of
 from minipd.measure.contest import (
     Contender,
     Cores,
     Outcome,
     blocks_for,
+    check_context,
     hold,
+    notes_of,
     requests_of,
     split_cores,
 )
 from minipd.measure.demo import measure_phases
-from minipd.measure.invariants import check_timeline
 from minipd.measure.machine import describe_machine
+from minipd.measure.outputs import probe_file, probe_folder
 from minipd.measure.pace import measure_pace
 from minipd.measure.report import progress_bar, write_json
 from minipd.measure.rows import Trace
-from minipd.measure.slo import SLO
-from minipd.measure.traces import read_trace, reshape_trace
-from minipd.measure.workloads import generate
 from minipd.model.load import LoadedModel, load
 from minipd.pools.cluster import Cluster
-from minipd.pools.links.emulated import network as named_network
-from minipd.pools.setup import Mode, Setup
-from minipd.request import RequestError
-from minipd.sched.base import Limits
+from minipd.pools.paced import Pace
+from minipd.pools.setup import Setup
+from minipd.request import Request
 from minipd.sched.router import (
     AlwaysRemote,
     CostBased,
@@ -45,41 +43,18 @@ from minipd.sched.router import (
     Threshold,
 )
 
-MODES: tuple[Mode, ...] = ("colocated", "decode_first", "chunked", "disaggregated")
-ROUTERS = ("default", "remote", "local", "threshold", "cost", "round_robin", "length")
+__all__ = ["Plan", "RunError", "run_plan"]
+BLOCK_SIZE = 16  # tokens
 
 
-class RunError(ValueError):
-    """A run that cannot be made as asked; the message says what to change."""
+@dataclass(slots=True)
+class Served:
+    """What came of a plan: every mode's outcome, and what must be said beside the figures."""
 
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What `minipd run` was asked for."""
-
-    modes: tuple[str, ...] = ("disaggregated",)
-    model: str = "smollm2-135m"
-    device: str = "cpu"
-    dtype: str = "float32"
-    trace: Path | None = None
-    workload: str = "chat"
-    num_requests: int = 20
-    rate_per_s: float = 1.0
-    seed: int = 0
-    time_factor: float = 1.0
-    max_prompt_tokens: int | None = None
-    max_output_tokens: int | None = None
-    num_prefill: int = 1
-    num_decode: int = 1
-    pool: str = "processes"
-    paced: bool = False
-    network: str | None = None
-    router: str = "default"
-    local_tokens: int = 256
-    chunk_tokens: int = 64
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    deterministic: bool = False
+    outcomes: dict[str, Outcome]
+    notes: list[str]
+    cores: Cores
+    pace: Pace | None
 
 
 def run_plan(
@@ -88,59 +63,66 @@ def run_plan(
     pictures: Path | None = None,
     console: Console | None = None,
 ) -> dict[str, Outcome]:
-    """Serve the same requests in each mode, print the figures, write what was asked for."""
+    """Serve the same requests in each mode, print the figures, write what was asked for.
+
+    What cannot work is refused before the model is loaded, and files are tried first too.
+    """
     console = console or Console()
-    _check(plan)
-    model = load(plan.model, plan.device, plan.dtype)
-    trace = _trace(plan)
+    check_plan(plan)
+    probe_file(json_path)
+    probe_folder(pictures)
+    trace = trace_of(plan)
+    with busy(f"loading {plan.model}"):
+        model = load(plan.model, plan.device, plan.dtype)
     for note in trace.notes:
-        console.print(f"Trace: {note}")
-    outcomes = _serve(plan, model, trace, console)
-    console.print(comparison_table(outcomes))
-    _complain(console, outcomes)
+        console.print(f"Trace: {note}", markup=False)
+    served = _serve(plan, model, trace)
+    with_slo = (plan.ttft_s, plan.tpot_s) != (None, None)
+    console.print(comparison_table(served.outcomes, with_slo=with_slo))
+    for note in served.notes:
+        console.print(f"Note: {note}", markup=False)
+    for complaint in complaints(served.outcomes):
+        console.print(complaint, style="bold red", markup=False)
     if json_path is not None:
-        write_json(json_path, _record(plan, model, trace, outcomes))
+        write_json(json_path, _record(plan, model, trace, served))
     if pictures is not None:
-        console.print(f"Pictures: {', '.join(map(str, save_pictures(outcomes, pictures)))}")
-    return outcomes
+        saved = save_pictures(served.outcomes, pictures)
+        console.print(f"Pictures: {', '.join(map(str, saved))}", markup=False)
+    return served.outcomes
 
 
-def _check(plan: Plan) -> None:
-    unknown = [mode for mode in plan.modes if mode not in MODES]
-    if unknown or not plan.modes:
-        raise RunError(f"There is no mode {', '.join(unknown)!r}; choose from {', '.join(MODES)}.")
-    if plan.router not in ROUTERS:
-        raise RunError(f"There is no router {plan.router!r}; choose from {', '.join(ROUTERS)}.")
-    if plan.num_prefill < 1 or plan.num_decode < 1:
-        raise RunError("A run needs at least one prefill and one decode worker.")
-
-
-def _trace(plan: Plan) -> Trace:
-    if plan.trace is not None:
-        read = read_trace(plan.trace)
-    else:
-        rows = generate(plan.workload, plan.num_requests, plan.rate_per_s, plan.seed)
-        read = Trace(rows, f"generated: {plan.workload}", "minipd", [])
-    return reshape_trace(
-        read,
-        time_factor=plan.time_factor,
-        max_prompt_tokens=plan.max_prompt_tokens,
-        max_output_tokens=plan.max_output_tokens,
-        limit=plan.num_requests if plan.trace is not None else None,
-    )
-
-
-def _serve(plan: Plan, model: LoadedModel, trace: Trace, console: Console) -> dict[str, Outcome]:
-    num_workers = plan.num_prefill + plan.num_decode
-    cores = split_cores(num_workers)
+def _serve(plan: Plan, model: LoadedModel, trace: Trace) -> Served:
+    cores = split_cores(plan.num_workers)
     requests = requests_of(trace.rows, model.config, model.eos_ids, plan.seed)
-    longest = max((r.max_total_tokens for r in requests), default=0)
-    if longest > model.config.max_context:
-        raise RequestError(
-            f"The longest request needs {longest} tokens and {model.name} has a context of "
-            f"{model.config.max_context}; cap it with --max-prompt-tokens."
-        )
-    setup = Setup(
+    check_context(requests, model.name, model.config)
+    pace = _pace(plan, model, cores)
+    router = _router(plan, model, cores)
+    setup = _setup(plan, model, cores, requests, pace)
+    contenders = [Contender(m, m, router) for m in MODES if m in plan.modes]
+    with progress_bar() as progress:
+        starting = progress.add_task(f"starting {plan.num_workers} workers", total=None)
+        with Cluster(setup) as cluster:
+            progress.remove_task(starting)
+            bars = Bars(progress, len(requests))
+            outcomes = hold(cluster, contenders, requests, slo=plan.slo, keep=None, on_event=bars)
+            notes = notes_of(cluster, cores)
+    return Served(outcomes, notes, cores, pace)
+
+
+def _pace(plan: Plan, model: LoadedModel, cores: Cores) -> Pace | None:
+    if not plan.paced:
+        return None
+    with busy("measuring step times"):
+        return measure_pace(model, cores)
+
+
+def _setup(
+    plan: Plan, model: LoadedModel, cores: Cores, requests: list[Request], pace: Pace | None
+) -> Setup:
+    """Paced workers sleep through their steps, and threads share all cores: neither is pinned."""
+    is_pinned = plan.pool == "processes" and not plan.paced
+    weights = model.decoder.head
+    return Setup(
         model=str(model.folder),
         mode=next(mode for mode in MODES if mode in plan.modes),
         num_prefill=plan.num_prefill,
@@ -148,78 +130,52 @@ def _serve(plan: Plan, model: LoadedModel, trace: Trace, console: Console) -> di
         pool="processes" if plan.pool == "processes" else "threads",
         devices=(plan.device,),
         dtype=plan.dtype,
-        num_blocks=blocks_for(requests, model.config, 16, num_workers),
-        limits=Limits(),
+        num_blocks=blocks_for(
+            requests, model.config, BLOCK_SIZE, plan.num_workers, plan.device, weights.dtype
+        ),
+        block_size=BLOCK_SIZE,
         chunk_tokens=plan.chunk_tokens,
-        cpus=() if plan.paced or plan.pool != "processes" else cores.cpus,
+        cpus=cores.cpus if is_pinned else (),
         threads=cores.threads,
-        network=named_network(plan.network) if plan.network else None,
+        network=plan.wire,
         deterministic=plan.deterministic,
-        pace=measure_pace(model, cores) if plan.paced else None,
+        pace=pace,
     )
-    if plan.paced:
-        console.print("[bold]Paced:[/bold] step times are replayed from a measurement made now.")
-    elif cores.note:
-        console.print(cores.note)
-    router = _router(plan, model, cores)
-    contenders = [Contender(m, m, router) for m in MODES if m in plan.modes]
-    slo = SLO(ttft_s=plan.ttft_s, tpot_s=plan.tpot_s)
-    with progress_bar() as progress, Cluster(setup) as cluster:
-        bars = Bars(progress, len(requests))
-        return hold(cluster, contenders, requests, slo=slo, keep=None, on_event=bars)
 
 
 def _router(plan: Plan, model: LoadedModel, cores: Cores) -> Callable[[], Router] | None:
     """A maker of fresh routers; None for the mode's own. Costs use speeds measured now."""
-    if plan.router == "default":
-        return None
-    config, weights = model.config, model.decoder.head
-    speed = measure_phases(model, cores).prefill_tok_s if plan.router == "cost" else 0.0
-
-    def make() -> Router:
-        if plan.router == "cost":
-            kv_bytes = config.kv_bytes_per_token(weights.dtype.itemsize)
-            if plan.network is None:  # a copy in memory, hidden behind the prefill
-                return CostBased(speed, kv_bytes)
-            wire = named_network(plan.network)
-            exposed = 1 / config.num_layers
-            return CostBased(speed, kv_bytes, wire.latency_s, wire.bytes_per_s, exposed)
-        if plan.router == "threshold":
-            return Threshold(plan.local_tokens)
-        if plan.router == "length":
-            return LengthAware(plan.local_tokens)
-        simple = {"remote": AlwaysRemote, "local": NeverRemote, "round_robin": RoundRobin}
-        return simple[plan.router]()
-
-    return make
+    simple: dict[str, Callable[[], Router]] = {
+        "remote": AlwaysRemote,
+        "local": NeverRemote,
+        "round_robin": RoundRobin,
+        "threshold": lambda: Threshold(plan.local_tokens),
+        "length": lambda: LengthAware(plan.local_tokens + 1),  # it counts from where long begins
+    }
+    if plan.router != "cost":
+        return simple.get(plan.router)
+    with busy("measuring the prefill speed"):
+        speed = measure_phases(model, cores).prefill_tok_s
+    kv_bytes = model.config.kv_bytes_per_token(model.decoder.head.dtype.itemsize)
+    if plan.wire is None:  # a copy in memory, hidden behind the prefill
+        return lambda: CostBased(speed, kv_bytes)
+    wire, exposed = plan.wire, 1 / model.config.num_layers
+    return lambda: CostBased(speed, kv_bytes, wire.latency_s, wire.bytes_per_s, exposed)
 
 
-def _complain(console: Console, outcomes: dict[str, Outcome]) -> None:
-    """What must never be: leaks, broken rules, failures. Said loudly where it is."""
-    for name, outcome in outcomes.items():
-        leaked = sum(outcome.run.leaked_blocks.values())
-        violations = check_timeline(outcome.run.timeline)
-        if leaked:
-            console.print(f"[bold red]{name}: {leaked} blocks leaked.[/bold red]")
-        for violation in violations[:5]:
-            console.print(f"[bold red]{name}: {violation.message}[/bold red]")
-        if outcome.summary.failed:
-            console.print(f"{name}: {outcome.summary.failed} requests failed; see the timeline.")
-
-
-def _record(
-    plan: Plan, model: LoadedModel, trace: Trace, outcomes: dict[str, Outcome]
-) -> dict[str, Any]:
+def _record(plan: Plan, model: LoadedModel, trace: Trace, served: Served) -> dict[str, Any]:
+    """Everything, timelines included: each figure can be computed again from them."""
     asked = {k: str(v) if isinstance(v, Path) else v for k, v in asdict(plan).items()}
+    outcomes = served.outcomes
     return {
         "plan": asked,
         "model": {"name": model.name, "fingerprint": model.fingerprint},
         "machine": describe_machine().to_dict(),
+        "cores": {"cpus": served.cores.cpus, "threads": served.cores.threads},
+        "pace": None if served.pace is None else asdict(served.pace),
+        "notes": served.notes,
         "trace": {"source": trace.source, "rows": len(trace.rows), "notes": trace.notes},
         "modes": {name: outcome.summary.to_dict() for name, outcome in outcomes.items()},
         "leaked_blocks": {name: outcome.run.leaked_blocks for name, outcome in outcomes.items()},
-        "timelines": {
-            name: [json.loads(event.to_json()) for event in outcome.run.timeline]
-            for name, outcome in outcomes.items()
-        },
+        "timelines": timelines(outcomes),
     }

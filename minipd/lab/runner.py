@@ -6,32 +6,38 @@ the time is up the child and everything it started are ended.
 
 from __future__ import annotations
 
+import difflib
 import json
+import linecache
 import os
 import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import psutil
 
 from minipd.lab.hints import Check, Exercise, Failure, NotDoneYet, first_failure
+from minipd.lab.watch import raised_text
 
 State = Literal["passed", "failed", "untouched", "too_slow", "broken"]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one exercise; `check` names the failed check, `message` says what happened."""
+    """What became of one exercise: `check` names the failed check, `message` says what happened
+    (for a failed check: what the learner's code raised), `got` what their function returned.
+    """
 
     state: State
     check: str = ""
     message: str = ""
+    got: str = ""
 
     def failure(self, failed: Check) -> Failure:
-        return Failure(failed, self.message)
+        return Failure(failed, self.message, self.got)
 
 
 def run_exercise(task: Exercise, notebook: Path, time_limit_s: float | None = None) -> Result:
@@ -90,8 +96,23 @@ def _read_result(out: Path, errors: str) -> Result:
     return Result(**json.loads(out.read_text(encoding="utf-8")))
 
 
-def code_cells(notebook: Path) -> list[str]:
-    """The learner's code, without the course's own check cells and without IPython's commands."""
+class CodeCell(NamedTuple):
+    """One cell of the learner's: its place in the notebook (from 1), its code, its tags."""
+
+    number: int
+    source: str
+    tags: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"<cell {self.number}>"
+
+
+NOT_RUN = {"check", "try"}  # cells of the course's own: checks, and what only a notebook shows
+
+
+def code_cells(notebook: Path) -> list[CodeCell]:
+    """The learner's code, without the course's own cells and without IPython's commands."""
     try:
         raw = cast(dict[str, Any], json.loads(notebook.read_text(encoding="utf-8")))
         cells = cast(list[dict[str, Any]], raw["cells"])
@@ -100,37 +121,69 @@ def code_cells(notebook: Path) -> list[str]:
             f"{notebook.name} is not a notebook; save it again in JupyterLab."
         ) from error
     return [
-        _plain(cell["source"])
-        for cell in cells
-        if cell["cell_type"] == "code" and "check" not in cell["metadata"].get("tags", [])
+        CodeCell(number, _plain(cell["source"]), tuple(cell["metadata"].get("tags", [])))
+        for number, cell in enumerate(cells, 1)
+        if cell["cell_type"] == "code" and not NOT_RUN & set(cell["metadata"].get("tags", []))
     ]
 
 
 def _plain(source: str | list[str]) -> str:
     text = source if isinstance(source, str) else "".join(source)
-    return "\n".join(line for line in text.split("\n") if not line.lstrip().startswith(("%", "!")))
+    commands = ("%", "!")  # blanked, so that line numbers stay the notebook's
+    return "\n".join(
+        "" if line.lstrip().startswith(commands) else line for line in text.split("\n")
+    )
 
 
-def evaluate_cells(task: Exercise, cells: list[str]) -> Result:
+def evaluate_cells(task: Exercise, cells: list[CodeCell]) -> Result:
     """Run cells in one namespace, then the checks; used in the child process."""
     namespace: dict[str, Any] = {"__name__": "__exercise__"}
-    problems: list[str] = []
-    for source in cells:
+    problems: dict[CodeCell, str] = {}
+    for cell in cells:
+        linecache.cache[cell.name] = (len(cell.source), None, cell.source.splitlines(True), "")
         try:
-            exec(compile(source, "<your notebook>", "exec"), namespace)
+            exec(compile(cell.source, cell.name, "exec"), namespace)
         except Exception as error:
-            problems.append(f"{type(error).__name__}: {error}")
+            problems[cell] = _problem(cell, error)
     answer = namespace.get(task.defines)
     if not callable(answer):
-        why = f" A cell failed with {problems[0]}" if problems else ""
-        return Result("broken", message=f"no function called {task.defines} was found.{why}")
+        return Result("broken", message=_why_missing(task, cells, problems, namespace))
     try:
         failure = first_failure(task, answer)
     except NotDoneYet as stub:
         return Result("untouched", message=str(stub))
     if failure is None:
         return Result("passed")
-    return Result("failed", failure.check.name, failure.raised)
+    return Result("failed", failure.check.name, failure.raised, failure.got)
+
+
+def _problem(cell: CodeCell, error: Exception) -> str:
+    if isinstance(error, SyntaxError):
+        line = (error.text or "").strip()
+        return (
+            f"cell {cell.number} is not yet Python: {error.msg} in line {error.lineno}"
+            f"{f': {line}' if line else ''}"
+        )
+    return f"cell {cell.number} failed with {raised_text(error)}"
+
+
+def _why_missing(
+    task: Exercise,
+    cells: list[CodeCell],
+    problems: dict[CodeCell, str],
+    namespace: dict[str, Any],
+) -> str:
+    """Why a function is not there: its own cell's fault, a misspelt name, or another cell's."""
+    own = [cell for cell in cells if f"exercise-{task.id.split('.')[1]}" in cell.tags]
+    for cell in own:
+        if cell in problems:
+            return problems[cell] + "."
+    functions = [name for name, value in namespace.items() if callable(value)]
+    if near := difflib.get_close_matches(task.defines, functions, 1, 0.7):
+        return f"it defines {near[0]}; the check needs {task.defines}."
+    others = [] if own else list(problems.values())
+    why = f" One cell has a fault: {others[0]}." if others else ""
+    return f"no function called {task.defines} was found.{why}"
 
 
 def main(exercise_id: str, notebook: str, out: str) -> None:

@@ -11,7 +11,10 @@ import html
 import importlib
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from minipd.lab.pictures import Picture
 
 Table = Mapping[str, Sequence[object]]
 # Both themes of JupyterLab stay readable: no colours of our own, borders by opacity.
@@ -69,6 +72,12 @@ def _svg_of(figure: Any) -> bytes:
 def show(figure: Any, *, alt: str, table: Table | None = None) -> None:
     """Display a figure with its alternative text and, if given, its numbers as a table."""
     display_html(figure_html(figure, alt, table))
+
+
+def show_picture(picture: Picture) -> None:
+    """Display a drawn timeline: its SVG carries title and description, its numbers fold below."""
+    numbers = f"<details><summary>The numbers</summary>{picture.table_html()}</details>"
+    display_html(f"<figure>{picture.svg}{numbers}</figure>")
 
 
 def show_table(table: Table, caption: str = "") -> None:

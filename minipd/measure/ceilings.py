@@ -101,14 +101,21 @@ class Ceilings:
 
 
 def measure_ceilings(
-    device: str = "cpu", dtype: str = "float32", threads: int = 1, quick: bool = False
+    device: str = "cpu",
+    dtype: str = "float32",
+    threads: int = 1,
+    quick: bool = False,
+    at_least: int = 2,
 ) -> Ceilings:
-    """Measure both ceilings; `quick` takes fewer samples, of the same shapes and sizes."""
+    """Measure both ceilings; `quick` takes fewer samples, of the same shapes and sizes, but
+    `at_least` so many of each however long they take."""
     where, kind = torch.device(device), torch_dtype(dtype)
     read_bytes, reason = choose_read_bytes(where)
     repeats, limit_s = (3, 0.5) if quick else (7, 2.0)
     meter = hardware.NoiseMeter()
-    rates = partial(_rates, device=where, repeats=repeats, limit_s=limit_s)
+    rates = partial(
+        _rates, device=where, repeats=repeats, limit_s=limit_s, at_least=max(1, at_least)
+    )
     with num_threads(threads), torch.inference_mode():
         try:
             products = dict(_measure_products(where, kind, rates))
@@ -179,11 +186,15 @@ def _measure_reads(
 
 
 def _rates(
-    action: Callable[[], object], device: torch.device, repeats: int, limit_s: float
+    action: Callable[[], object],
+    device: torch.device,
+    repeats: int,
+    limit_s: float,
+    at_least: int = 2,
 ) -> list[float]:
-    """Runs per second, after one run that is not counted; long runs are repeated only twice."""
+    """Runs per second, after one run that is not counted; long runs only `at_least` times."""
     action()
     durations: list[float] = []
-    while len(durations) < 2 or (len(durations) < repeats and sum(durations) < limit_s):
+    while len(durations) < at_least or (len(durations) < repeats and sum(durations) < limit_s):
         durations.append(max(kernel_seconds(action, device), 1e-9))
     return [1.0 / duration for duration in durations]

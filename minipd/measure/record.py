@@ -18,9 +18,10 @@ PROMPT_TOKENS = 512
 DECODE_STEPS = 128
 BATCH_SIZES = (1, 4, 16)
 RULE = (
-    "pp512, tg128 and batch are means of the repetitions' rates. A round's ceiling is its best "
-    "sample; the run's is the median of the rounds, one before each repetition and one after the "
-    "last. MFU and MBU use median rates. Ratios are medians of pairs of alternating runs."
+    "pp512, tg128 and batch are means of the repetitions' rates, as llama-bench has them; the "
+    "bench sheet gets their medians, which one disturbed run cannot move. A round's ceiling is its "
+    "best sample; the run's is the median of the rounds, one before each repetition and one after "
+    "the last. MFU and MBU use median rates. Ratios are medians of pairs of alternating runs."
 )
 
 

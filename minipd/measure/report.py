@@ -11,6 +11,8 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from minipd.measure.outputs import replace_text
+
 
 class ReportError(RuntimeError):
     """A result file that cannot be written; the message names it."""
@@ -25,8 +27,7 @@ def progress_bar() -> Progress:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        replace_text(path, json.dumps(content, indent=2) + "\n")
     except OSError as error:
         raise ReportError(f"Cannot write {path} ({error}); choose another file.") from error
 
@@ -72,17 +73,22 @@ def _rates_table(record: dict[str, Any]) -> Table:
     table.add_column("test")
     for name in ("tokens/s", "± sd", "MFU", "MBU"):
         table.add_column(name, justify="right")
-    table.add_row("pp512 (prefill)", *_rate(record, "pp512"), f"{record['mfu']:.0%}", "")
+    table.add_row("pp512 (prefill)", *_rate(record, "pp512"), percent(record["mfu"]), "")
     for size, use in record["batch_use"].items():
         name = "tg128 (decode)" if size == "1" else f"tg128, {size} sequences"
         rate = _rate(record, f"tg128 x {size}")
-        table.add_row(name, *rate, f"{use['mfu']:.0%}", f"{use['mbu']:.0%}")
+        table.add_row(name, *rate, percent(use["mfu"]), percent(use["mbu"]))
     if record["peer"]:
         peer, name = record["peer"], record["vs"]
         rates = _rate(record, "peer pp512"), _rate(record, "peer tg128")
-        table.add_row(f"pp512, {name}", *rates[0], f"{peer['mfu']:.0%}", "", style="dim")
-        table.add_row(f"tg128, {name}", *rates[1], "", f"{peer['mbu']:.0%}", style="dim")
+        table.add_row(f"pp512, {name}", *rates[0], percent(peer["mfu"]), "", style="dim")
+        table.add_row(f"tg128, {name}", *rates[1], "", percent(peer["mbu"]), style="dim")
     return table
+
+
+def percent(share: float) -> str:
+    """A share as whole percent; one that is there but would round to nothing reads `<1%`."""
+    return "<1%" if 0.0 < share < 0.005 else f"{share:.0%}"
 
 
 def _rate(record: dict[str, Any], name: str) -> tuple[str, str]:
@@ -97,6 +103,11 @@ def _bench_notes(record: dict[str, Any]) -> list[str]:
         f"{ceilings['read_bytes_per_s'] / 1e9:.1f} GB/s. Decode starts from an empty cache; its "
         f"mean context is {record['work']['tg128_mean_context']:g} tokens."
     ]
+    notes.append(
+        "tokens/s and sd are the mean and the standard deviation of the repetitions' rates, as "
+        "llama.cpp's llama-bench reports them; the bench sheet, MFU and MBU use the median, which "
+        "one disturbed run cannot move."
+    )
     if record["peer"]:
         ratio = record["ratio"]
         notes.append(

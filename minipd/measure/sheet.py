@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from minipd import paths
+from minipd.measure.report import percent
 
 LOCK_WAIT_S = 20.0
 
@@ -123,6 +124,7 @@ def now() -> str:
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
+SHORT_DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _FIELDS = [field.name for field in fields(SheetLine)]
 _TEXTS = ("machine", "model", "dtype", "device", "note", "date")
 _RATES = ("prefill_tok_s", "decode_tok_s", "mfu", "mbu")
@@ -158,16 +160,17 @@ def _fits(name: str, value: object) -> bool:
 def _table(sheet: Sheet) -> Table:
     table = Table(title="Bench sheet", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("date", no_wrap=True)
-    table.add_column("machine", overflow="fold")
-    table.add_column("model", overflow="fold")
+    table.add_column("machine", overflow="fold", ratio=1)
+    table.add_column("model", no_wrap=True)
     table.add_column("dtype", no_wrap=True)
-    for name in ("threads", "prefill\ntok/s", "decode\ntok/s", "MFU", "MBU"):
+    for name in ("thr.", "prefill\ntok/s", "decode\ntok/s", "MFU", "MBU"):
         table.add_column(name, justify="right", no_wrap=True)
     for line in sheet.lines:
         machine = line.machine if line.device == "cpu" else f"{line.device} of {line.machine}"
         rates = [_number(line.prefill_tok_s, "{:.1f}"), _number(line.decode_tok_s, "{:.2f}")]
-        shares = [_number(line.mfu, "{:.0%}"), _number(line.mbu, "{:.0%}")]
-        words = (line.date[:10], machine, line.model, line.dtype)
+        shares = ["-" if share is None else percent(share) for share in (line.mfu, line.mbu)]
+        told = f"{machine}\nnote: {line.note}" if line.note else machine
+        words = (line.date[:10], told, line.model, SHORT_DTYPES.get(line.dtype, line.dtype))
         table.add_row(*map(Text, (*words, str(line.threads), *rates, *shares)))
     return table
 

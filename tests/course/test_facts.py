@@ -3,7 +3,8 @@
 import pytest
 
 from course import build
-from course.facts import Fact, link_citations, read_facts, uncited_figures
+from course.facts import MEANING, Fact, link_citations, read_facts, uncited_figures
+from course.glossary import read_glossary, words_cell
 from course.source import CourseError, read_cells
 
 FACTS = {"some-source": Fact("some-source", "It is so.", ("27", "8,192"), "a paper", "derived", "")}
@@ -67,3 +68,23 @@ def test_every_fact_is_used_and_every_text_cell_keeps_the_rule(root):
 def test_the_freeze_figures_follow_from_their_medians():
     assert round(53.4 / 29.8) == 2
     assert round(845 / 31.4) == 27
+
+
+def test_new_words_and_verdicts_are_explained_in_the_notebook(root):
+    words = read_glossary(root / "course" / "glossary.yaml")
+    new = [word for word in words if word.lesson == "00"]
+    cells = words_cell(words, "00").split("\n")[2:]
+    assert len(cells) == len(new) >= 15 and all(word.ko for word in new)
+    assert words_cell(words, "99") == ""
+    book = build.build_all(root)[next((root / "notebooks").glob("00_*")).relative_to(root)]
+    for term in ("weights", "FLOP", "float32", "MFU", "MBU", "doublings", "spread"):
+        assert f"**{term}**" in book
+    for verdict in ("confirmed", "derived", "unsourced"):
+        assert f"*{verdict}*: {MEANING[verdict]}" in book
+
+
+def test_a_word_that_lacks_something_is_refused(tmp_path):
+    file = tmp_path / "glossary.yaml"
+    file.write_text('token: {en: x, lesson: "00"}')
+    with pytest.raises(CourseError, match="ko"):
+        read_glossary(file)

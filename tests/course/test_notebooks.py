@@ -12,7 +12,7 @@ from nbclient import NotebookClient
 
 from course.build import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("notebooks")]
+pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.xdist_group("notebooks")]
 LIMIT_S = 120
 
 
@@ -46,6 +46,22 @@ def busy_factor():
     return max(1.0, psutil.getloadavg()[0] / (psutil.cpu_count() or 1))
 
 
+def processes_in(folder):
+    """Processes whose working folder this is: a kernel, and whatever a notebook started."""
+    inside = [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(folder)]
+    return [p for p in inside if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def stray_values(book):
+    """Values of last expressions that are no widgets: a learner would see a bare number."""
+    results = [o.data for o in outputs(book) if o.output_type == "execute_result"]
+    return [data for data in results if "application/vnd.jupyter.widget-view+json" not in data]
+
+
+def pages(book):
+    return [output.get("data", {}).get("text/html", "") for output in outputs(book)]
+
+
 def outputs(book):
     return [output for cell in book.cells for output in cell.get("outputs", [])]
 
@@ -54,6 +70,8 @@ def outputs(book):
 def test_runs_without_warnings_or_bare_pictures(path, tmp_path):
     start = time.monotonic()
     book = executed(path, tmp_path)
+    print(f"{path.name}: {time.monotonic() - start:.0f} s, load {psutil.getloadavg()}")
+    assert processes_in(tmp_path) == [], "a lesson left a process behind"
     assert time.monotonic() - start < LIMIT_S * busy_factor(), "too slow for a lesson"
     for output in outputs(book):
         assert output.get("name") != "stderr", output
@@ -63,8 +81,42 @@ def test_runs_without_warnings_or_bare_pictures(path, tmp_path):
     text = " ".join(output.get("text", "") for output in outputs(book))
     assert "Warning" not in text
     if path.parent.name == "notebooks":  # nobody pressed a button: said so, measured all the same
-        pages = [output.get("data", {}).get("text/html", "") for output in outputs(book)]
-        assert sum("No prediction was made" in page for page in pages) >= 2
+        assert sum("No prediction was made" in page for page in pages(book)) >= 2
+        assert stray_values(book) == [], "a table or picture has a bare value below it"
+        assert any("one stroke for each token" in page for page in pages(book))
+
+
+LONG_CELL, LONGEST = 9, 12
+
+
+@notebooks("notebooks", "exercises")
+def test_cells_stay_short(path):
+    """About seven lines of code, one idea; a call or a table of texts may take a few more."""
+    for cell in nbformat.read(path, 4).cells:
+        if cell.cell_type == "code" and "exercise" not in cell.metadata.get("tags", []):
+            lines = [line for line in cell.source.split("\n") if line.strip()]
+            limit = LONGEST if cell.source.count("(") <= len(lines) else LONG_CELL
+            assert len(lines) <= limit, f"{len(lines)} lines:\n{cell.source}"
+
+
+REVEAL = """
+from minipd.lab.predict import keep_prediction, reveal
+keep_prediction("99.number", 20.0, "GB/s", "a guess")
+keep_prediction("99.choice", "a")
+reveal("99.number", 10.0, "GB/s")
+"""
+
+
+def test_a_reveal_at_the_end_of_a_cell_prints_no_value(tmp_path):
+    path = tmp_path / "probe.ipynb"
+    cells = [
+        nbformat.v4.new_code_cell(REVEAL),
+        nbformat.v4.new_code_cell('reveal("99.choice", "b")'),
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    book = executed(path, tmp_path)
+    assert sum("predicted" in page for page in pages(book)) == 2
+    assert stray_values(book) == []
 
 
 @notebooks("notebooks")

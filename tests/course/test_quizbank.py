@@ -86,6 +86,59 @@ def test_incomplete_questions_are_refused_by_name(tmp_path, question, change, co
     assert complaint in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("question", "change"),
+    [
+        (ONE, lambda q: q.update(answers=5)),
+        (ONE, lambda q: q.update(answers=["a", "b", "c"])),
+        (ONE, lambda q: q.update(answers=None)),
+        (ONE, lambda q: q.update(kind=["one"])),
+        (ONE, lambda q: q["answers"][1].update(refuted_by=["A heading"])),
+        (ONE, lambda q: q.update(text={1: 2, "a": 3})),
+        (ONE, lambda q: q.update(id=["q"])),
+        (NUMBER, lambda q: q.update(key=[1])),
+        (NUMBER, lambda q: q.update(key=float("inf"))),
+        (NUMBER, lambda q: q.update(key=float("nan"))),
+        (NUMBER, lambda q: q.update(tolerance="narrow")),
+        (NUMBER, lambda q: q.update(wrong=[7])),
+        (NUMBER, lambda q: q.update(otherwise="no")),
+        (ORDER, lambda q: q.update(items="abc")),
+        (ORDER, lambda q: q["wrong"][0].update(value=[1, "x", None])),
+        (MATCH, lambda q: q.update(pairs=["x", "y", "z"])),
+        (MATCH, lambda q: q["wrong"][0]["value"].update(x="9")),
+        (ONE | {"kind": "timeline"}, lambda q: q.update(bars=[{"row": 1}])),
+        (ONE | {"kind": "timeline"}, lambda q: q.update(bars=7)),
+    ],
+)
+def test_odd_questions_are_refused_by_name_too(tmp_path, question, change):
+    with pytest.raises(CourseError, match="quiz.yaml, question") as caught:
+        compiled(tmp_path, broken(question, change))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "must hold lesson"),
+        ("[1, 2]", "must hold lesson"),
+        ("a: [", "quiz.yaml: while parsing"),
+        ("[" * 5000, "quiz.yaml: "),
+        ("lesson: '00'\ntitle: t\nquestions: {}\n", "at least one question"),
+        ("lesson: '00'\ntitle: t\nquestions: []\n", "at least one question"),
+        ("lesson: '00'\ntitle: t\nquestions: 5\n", "at least one question"),
+        ("lesson: '00'\ntitle: t\nquestions: [1, 2]\n", "at least one question"),
+        ("lesson: '00'\ntitle: t\n", "questions is missing"),
+    ],
+)
+def test_odd_files_are_refused_in_one_sentence(tmp_path, text, complaint):
+    (tmp_path / "quiz.yaml").write_text(text)
+    with pytest.raises(CourseError, match="quiz.yaml") as caught:
+        compile_bank(tmp_path / "quiz.yaml", HEADINGS, {})
+    assert complaint in str(caught.value) and "\n" not in str(caught.value)
+    with pytest.raises(CourseError, match="quiz.yaml"):
+        compile_bank(tmp_path / "nothing" / "quiz.yaml", HEADINGS, {})
+
+
 def test_two_questions_may_not_share_an_id(tmp_path):
     with pytest.raises(CourseError, match="unique"):
         compiled(tmp_path, ONE, ONE)

@@ -4,6 +4,7 @@ import importlib
 import io
 import json
 import os
+import statistics
 import time
 from dataclasses import replace
 
@@ -19,9 +20,9 @@ from minipd.lab.runner import code_cells, evaluate_cells, run_exercise
 
 
 def right(tokens, seconds):
-    rates = sorted(t / s for t, s in zip(tokens[1:], seconds[1:], strict=True))
-    middle = (rates[len(rates) // 2] + rates[(len(rates) - 1) // 2]) / 2
-    return sum(tokens[1:]) / sum(seconds[1:]), (rates[-1] - rates[0]) / middle
+    rates = [t / s for t, s in zip(tokens[1:], seconds[1:], strict=True)]
+    low, middle, high = statistics.quantiles(rates, n=4, method="inclusive")
+    return sum(tokens[1:]) / sum(seconds[1:]), (high - low) / middle
 
 
 def inverted(tokens, seconds):
@@ -81,9 +82,28 @@ def test_a_stub_raises_its_own_sentence_without_a_traceback():
     assert exercise_record("00.1") == {}
 
 
-def test_an_error_in_the_answer_is_shown_with_the_hint():
-    with pytest.raises(CheckFailed, match="ZeroDivisionError"):
-        check("00.1", lambda tokens, seconds: 1 / 0)
+def test_an_error_in_the_answer_is_shown_with_its_line_and_without_hints():
+    def typo(tokens, seconds):
+        return totl / 2, 1.0  # noqa: F821
+
+    for answer, name in ((lambda tokens, seconds: 1 / 0, "ZeroDivision"), (typo, "totl / 2, 1.0")):
+        with pytest.raises(CheckFailed, match=name) as caught:
+            check("00.1", answer)
+        assert "line " in str(caught.value) and "Nudge" not in str(caught.value)
+    assert exercise_record("00.1")["failures"] == {}, "an error opens no hint for later"
+
+
+def test_a_function_that_takes_other_arguments_gets_no_misleading_hint():
+    with pytest.raises(CheckFailed, match="TypeError.*unexpected keyword") as caught:
+        check("00.2", lambda *args: (2.0, "memory"))
+    assert "Nudge" not in str(caught.value)
+
+
+def test_a_failure_shows_what_the_function_returned():
+    with pytest.raises(CheckFailed) as caught:
+        check("00.2", lambda *args, **kwargs: (2.0, "Memory"))
+    assert "step_time(50, 4, 1, flops_per_s=1000" in str(caught.value)
+    assert "returned (2, 'Memory')" in str(caught.value)
 
 
 @pytest.mark.parametrize("answer", [None, "text", 3, (1,), (1, "x"), [1, 2]])
@@ -100,14 +120,18 @@ def test_unknown_exercises_and_lessons_are_named():
 
 
 RIGHT_CELL = """
+import statistics
 def honest_rate(tokens, seconds):
     rates = [t / s for t, s in zip(tokens[1:], seconds[1:])]
-    return sum(tokens[1:]) / sum(seconds[1:]), (max(rates) - min(rates)) / sorted(rates)[1]
+    low, middle, high = statistics.quantiles(rates, n=4, method="inclusive")
+    return sum(tokens[1:]) / sum(seconds[1:]), (high - low) / middle
 """
 
 
 def test_a_folder_is_reported_exercise_by_exercise(tmp_path):
-    write_notebook(tmp_path, "%matplotlib inline\n!ls", RIGHT_CELL, "def step_time(*a): return 1")
+    write_notebook(
+        tmp_path, "%matplotlib inline\n!ls", RIGHT_CELL, "def step_time(*a, **b): return 1"
+    )
     passed, text = said("00", tmp_path)
     assert not passed
     assert "passed" in text and "not yet" in text and "time_and_limit" in text
@@ -124,6 +148,35 @@ def test_a_missing_function_says_which_and_why(tmp_path):
     write_notebook(tmp_path, "import no_such_module\ndef honest_rate(): pass")
     _, text = said("00", tmp_path)
     assert "no function called honest_rate" in text and "no_such_module" in text
+
+
+def test_a_cell_that_is_no_python_and_a_misspelt_name_are_told_apart(tmp_path):
+    file = write_notebook(tmp_path, "def honest_rate(tokens, seconds)\n    return 1", "x = 1")
+    book = json.loads(file.read_text())
+    spelt = "def step_tme(*a): return 1"
+    book["cells"].append({"cell_type": "code", "metadata": {}, "source": spelt})
+    for cell, tag in ((book["cells"][0], "exercise-1"), (book["cells"][2], "exercise-2")):
+        cell["metadata"]["tags"] = ["exercise", tag]
+    file.write_text(json.dumps(book))
+    _, text = said("00", tmp_path)
+    assert "cell 1 is not yet Python: expected ':' in line 1" in text
+    assert "it defines step_tme; the check needs step_time" in text
+    assert text.count("is not yet Python") == 1, "a fault in one exercise is no news for another"
+
+
+def test_an_error_in_a_notebook_names_the_cell_and_the_line(tmp_path):
+    write_notebook(tmp_path, "%matplotlib inline", "def honest_rate(a, b):\n    return totl, 1.0")
+    _, text = said("00", tmp_path)
+    assert "NameError" in text and "<cell 2>, line 2: return totl, 1.0" in text
+    assert "Nudge" not in text.split("Exercise 00.2")[0]
+
+
+def test_cells_for_the_notebook_only_are_not_run(tmp_path):
+    file = write_notebook(tmp_path, RIGHT_CELL, "raise SystemExit")
+    book = json.loads(file.read_text())
+    book["cells"][1]["metadata"]["tags"] = ["try"]
+    file.write_text(json.dumps(book))
+    assert run_exercise(exercise("00.1"), file).state == "passed"
 
 
 def test_an_endless_loop_is_ended_with_all_it_started(tmp_path):

@@ -20,6 +20,7 @@ from minipd.lab.predict import (
 )
 from minipd.lab.predict_widget import PredictionView
 from minipd.lab.progress import ProgressError, changed_progress, progress_path, read_progress
+from minipd.lab.typed import read_number
 
 lab = importlib.import_module("minipd.lab.predict")  # the package shows the function instead
 EDGES = [10, 30, 90]
@@ -96,10 +97,10 @@ def test_a_number_may_be_typed_instead():
 
 def test_reveal_shows_both_and_keeps_both(shown):
     keep_prediction("00.x", 20.0, "GB/s", "a <guess>")
-    assert reveal("00.x", 10.0, "GB/s") == 1.0
+    assert reveal("00.x", 10.0, "GB/s") is None, "a value would be printed below the table"
     (page,) = shown
     assert "predicted" in page and "20 GB/s" in page and "10 GB/s" in page
-    assert "a factor of 2 above" in page and "log-ratio +1.00" in page
+    assert "a factor of 2 above" in page and "+1.00 doublings" in page
     assert "a &lt;guess&gt;" in page
     assert kept_prediction("00.x")["measured"] == 10.0
 
@@ -123,10 +124,56 @@ def test_without_a_prediction_reveal_still_shows_the_measurement(shown):
     assert kept_prediction("00.x") == {}
 
 
+def test_after_the_measurement_no_first_prediction_is_kept_either(shown):
+    reveal("00.x", 10.0, "GB/s")
+    made = view()
+    buttons(made.widget)["10 to 30 GB/s"].click()
+    assert kept_prediction("00.x") == {} and "none is kept now" in made.status.value
+    buttons(made.widget)["Keep this reason"].click()
+    assert kept_prediction("00.x") == {} and "none is kept now" in made.status.value
+    assert "no prediction has been measured" in calibration_line()
+
+
 def test_guesses_of_words_are_compared_as_words(shown):
     buttons(view(["the network", "a long prompt"]).widget)["the network"].click()
-    assert reveal("00.x", "a long prompt") is None
-    assert "another one" in shown[0]
+    reveal("00.x", "a long prompt", why_not={"the network": "none was in use.", "memory": "no."})
+    assert "another one" in shown[0] and "what happened" in shown[0] and "measured" not in shown[0]
+    assert "the network: none was in use." in shown[0] and "memory" not in shown[0]
+
+
+def test_without_a_guess_every_wrong_choice_is_explained(shown):
+    reveal("00.x", "a long prompt", why_not={"the network": "none <was>.", "memory": "enough."})
+    assert "none &lt;was&gt;." in shown[0] and "memory: enough." in shown[0]
+
+
+def test_a_reason_may_come_after_the_button(shown):
+    made = view()
+    made.reason.value = "early"
+    assert kept_prediction("00.x") == {}
+    buttons(made.widget)["Keep this reason"].click()
+    assert "Predict first" in made.status.value
+    buttons(made.widget)["10 to 30 GB/s"].click()
+    made.reason.value = "it is a laptop"
+    assert kept_prediction("00.x")["reason"] == "it is a laptop"
+    assert "because: it is a laptop" in made.status.value
+    reveal("00.x", 20.0)
+    made.reason.value = "I knew it"
+    assert kept_prediction("00.x")["reason"] == "it is a laptop"
+    assert view().reason.value == "it is a laptop"
+
+
+@pytest.mark.parametrize("typed", ["538,1", "1,25e3", "12,34,567", "nan", "inf", "1,2345"])
+def test_a_comma_is_never_taken_for_a_point(typed):
+    made = view()
+    made.number.value = typed
+    buttons(made.widget)["Keep this number"].click()
+    assert kept_prediction("00.x") == {}
+    assert "like 538.1" in made.status.value or "Type a number" in made.status.value
+
+
+@pytest.mark.parametrize(("typed", "value"), [("1,200", 1200.0), ("1,234,567.5", 1234567.5)])
+def test_commas_between_thousands_are_read(typed, value):
+    assert read_number(typed) == value
 
 
 def test_predict_without_widgets(shown):
@@ -150,6 +197,9 @@ def test_the_calibration_line_follows_all_measured_predictions(shown):
     reveal("00.words", "b")
     line = "Calibration over 3 predictions: typically a factor of 2 off; 2 too high, 1 too low."
     assert calibration_line() == line
+    keep_prediction("01.d", 10.0)
+    reveal("01.d", 10.0)
+    assert calibration_line().endswith("2 too high, 1 too low, 1 exactly right.")
 
 
 # -- the file ---------------------------------------------------------------------------------

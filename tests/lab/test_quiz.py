@@ -73,7 +73,10 @@ def test_items_to_order_never_start_in_order():
 def test_many_needs_all_and_only_the_right_ones():
     question = BY_ID["good-measurement"]
     assert not grade(question, frozenset({0, 1})).correct
-    assert "One more answer is right" in grade(question, frozenset({0, 1})).text
+    assert "1 more answer is right" in grade(question, frozenset({0, 1})).text
+    assert "2 more answers are right" in grade(question, frozenset({0})).text
+    told = grade(question, frozenset({0, 3})).text
+    assert question.choices[3].note.why in told and "more answer" not in told
     assert not grade(question, frozenset({0, 1, 2, 3})).correct
 
 
@@ -157,6 +160,36 @@ def test_without_a_sheet_the_widget_says_what_to_do():
     assert "Correct." in question.feedback.value
 
 
+def test_the_line_used_is_the_last_one_of_the_lesson_s_model():
+    for model, rate in (("smollm2-135m", 10.0), ("tiny", 99.0)):
+        rates = {"prefill_tok_s": 256.0, "decode_tok_s": rate}
+        sheet.append(sheet.SheetLine("m", model, "float32", 1, **rates))
+    _, question = view("freeze-on-my-machine")
+    assert "smollm2-135m" in question.text.value and "decode 10.00" in question.text.value
+    question.answer.box.value = "20"
+    question.answer.read()
+    assert "Correct." in question.feedback.value
+
+
+def test_a_comma_for_a_point_is_not_read_as_thousands():
+    _, question = view("bytes-per-step")
+    question.answer.box.value = "538,1"
+    question.answer.read()
+    assert "like 538.1" in question.answer.note.value and not quiz_record("00")
+
+
+def test_places_to_look_at_are_links_with_one_mark_at_the_end():
+    for name, index, end in (("which-phase", 1, "sentences."), ("good-measurement", 3, "we?")):
+        _, question = view(name)
+        many = BY_ID[name].kind == "many"
+        question.submit(frozenset({index}) if many else index)
+        place = BY_ID[name].choices[index].note.refuted_by
+        said = question.feedback.value
+        assert f'<a href="#{place.replace(" ", "-")}"' in said
+        assert f"{end}</a>" in said and said.count("Look again at:") == 1
+        assert grade(BY_ID[name], frozenset({index}) if many else index).text.endswith(end)
+
+
 def test_order_by_pressing_items_and_starting_again():
     _, question = view("steps")
     question.answer.take(1)
@@ -213,6 +246,7 @@ def test_a_whole_quiz_in_the_terminal():
             indices = [response] if isinstance(response, int) else response
             typed.append("".join(letter(question.id, index) for index in indices))
     done, said = ask(*typed)
+    assert "The line used" in said and "prefill 256.0 tokens/s" in said
     assert done and "11 of 11 answered rightly, 11 of them at the first try" in said
     assert said.count("Correct.") == len(BANK.questions)
 
@@ -224,7 +258,14 @@ def test_terminal_says_what_to_type_skips_and_stops():
     assert "is not one of them" in said and "Type one letter" in said
     done, said = ask(wrong, right, "q")
     assert "Not yet." in said and "1 of 11" in said
+    assert "Question 1 of 11" in said and "Question 2 of 11" in said
     assert "reads your question" not in ask("q")[1]
+
+
+def test_a_resumed_quiz_keeps_its_numbers():
+    ask(letter("which-phase", 0), "q")
+    said = ask("q")[1]
+    assert "Question 2 of 11" in said and "Question 1 of" not in said
 
 
 def test_answers_in_the_terminal_show_in_the_notebook():

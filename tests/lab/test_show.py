@@ -76,6 +76,13 @@ def test_table_text_is_escaped():
 def test_a_timeline_says_in_words_and_numbers_what_it_draws():
     bars = (Bar("Ann", "prefill", 0.0, 0.5), Bar("Ben & Co", "decode", 0.5, 2.0))
     svg = bars_svg(bars)
-    assert svg.count("<rect") == 3 and "Ben &amp; Co" in svg
+    assert svg.count("<rect") == 4 and "Ben &amp; Co" in svg  # hatching, background, two bars
+    assert "url(#hatch)" in svg and ">prefill<" in svg and ">decode<" in svg
     assert "Ann: prefill from 0 to 0.5 s." in bars_alt(bars)
     assert bars_table(bars)["to (s)"] == [0.5, 2.0]
+
+
+def test_a_bar_too_short_for_its_words_gets_a_number_and_a_line_below():
+    bars = (Bar("Ann", "prefill", 0.0, 0.1), Bar("Ann", "decode", 0.1, 9.0))
+    svg = bars_svg(bars)
+    assert ">1<" in svg and "1: prefill (Ann)" in svg and "2:" not in svg

@@ -12,7 +12,7 @@ import pytest
 
 from minipd.measure import hardware, machine
 from minipd.measure.hardware import Noise, NoiseMeter
-from minipd.measure.machine import MachineError, describe_machine, parse_cpus, pin_to, pinned
+from minipd.measure.machine import MachineError, describe_machine, parse_cpus, pin_to, pinned, usable_cpus
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,22 @@ def test_cores_are_read_as_people_write_them(text: str, cpus: list[int]) -> None
 def test_what_is_no_list_of_cores_is_refused(text: str) -> None:
     with pytest.raises(MachineError):
         parse_cpus(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("0-99999999", "beyond core 65535; choose from"),
+        ("99999999", "beyond core 65535"),
+        ("3-1", "write the lower number first"),
+        ("\u0663", "write it like"),
+        ("9" * 5000, "write it like"),
+    ],
+)
+def test_each_mistake_in_a_list_of_cores_has_its_own_words(text: str, told: str) -> None:
+    with pytest.raises(MachineError, match=told) as caught:
+        parse_cpus(text)
+    assert len(str(caught.value)) < 300 + 6 * len(usable_cpus())
 
 
 def test_the_description_is_plausible() -> None:

@@ -18,7 +18,7 @@ from minipd.measure.ordering import as_they_come, in_order, order_key
 from minipd.measure.quantiles import Exact, Histogram, percentile
 from minipd.measure.real_hardware import A100X8, H100X8
 from minipd.measure.requests import RequestMetrics
-from minipd.measure.slo import SLO, highest_good_rate, splitwise_met
+from minipd.measure.slo import SLO, SLOError, highest_good_rate, splitwise_met
 from minipd.measure.stalls import find_stalls, token_gaps, undisturbed_step_s
 from minipd.timeline import Event
 from tests.scripted_runs import scripted_run
@@ -206,8 +206,9 @@ def test_slo(slo: SLO, request_: RequestMetrics, met: bool) -> None:
 
 
 def test_slo_refuses_nonsense() -> None:
-    with pytest.raises(ValueError, match="above 0"):
-        SLO(ttft_s=-1)
+    for limit in (-1.0, 0.0, float("nan"), float("inf")):
+        with pytest.raises(SLOError, match="above 0"):
+            SLO(ttft_s=limit)
 
 
 def test_attainment_counts_faults_but_not_users_who_left() -> None:

@@ -130,6 +130,19 @@ def test_the_table_shows_every_figure(path: Path, capsys: pytest.CaptureFixture[
         assert figure in shown
 
 
+def test_a_note_is_shown_and_a_model_name_never_breaks(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    long = "A Processor With A Long Name @ 2.80 GHz, 8 cores, 31 GiB"
+    append(SheetLine(long, "smollm2-135m", "float32", 2, 400.0, 20.5, 0.003, 0.7, note="shaky"))
+    show_sheet()
+    shown = capsys.readouterr().out
+    assert "note: shaky" in shown and "smollm2-135m" in shown
+    assert "<1%" in shown and " 0%" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 def test_exports_hold_all_lines(path: Path, tmp_path: Path) -> None:
     append(LINE)
     show_sheet(path, tmp_path / "out.csv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 
@@ -117,6 +118,13 @@ BAD = {
     "hash ids": (MOONCAKE.replace("[0, 1]", "[0, 1, 2]"), "Line 2 .*more hash_ids"),
     "hash text": (MOONCAKE.replace("[0, 1]", '["x"]'), "Line 2 .*hash id 'x'"),
     "hash word": (MOONCAKE.replace("[0, 1]", '"x"'), "Line 2 .*not a list"),
+    "underscore": (HEAD + "2023-11-16 18:17:04,1_0,5\n", "Line 2 .*plain digits"),
+    "Arabic digits": (HEAD + "2023-11-16 18:17:04,\u0661\u0662,5\n", "Line 2 .*plain digits"),
+    "Arabic time": (HEAD + "\u0662\u0660\u0662\u0663-11-16 18:17:04,5,5\n", "Line 2 .*write it"),
+    "10,000 years": (HEAD + GOOD + "9999-11-16 18:17:04,5,5\n", "spans 7976 years"),
+    "version": ('{"format":"minipd-trace","version":99}\n', "version 99 .*reads version 1"),
+    "no version": ('{"format":"minipd-trace"}\n', "version None"),
+    "broken header": ('{"format":"minipd-trace",\n', "Line 1 .*not valid JSON; mend the header"),
     "long line": (HEAD + "x" * 1_500_000, "Line 2 .*longer than"),
 }
 
@@ -154,6 +162,40 @@ def test_changes_are_reported(trace_file) -> None:
         "Arrival times were multiplied by 0.5.",
         "2 of 2 prompts were cut to 1000 tokens (5988 tokens dropped).",
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"max_prompt_tokens": -3}, "cap on prompt tokens is -3"),
+        ({"max_output_tokens": 0}, "cap on output tokens is 0"),
+        ({"limit": -1}, "first -1 rows are none"),
+        ({"limit": 0}, "first 0 rows are none"),
+        ({"length_factor": 1e308}, "smaller length factor"),
+        ({"length_factor": 1e5}, "over the limit of 10000000"),
+        ({"time_factor": 1e308}, "smaller time factor"),
+        ({"time_factor": float("nan")}, "time_factor is nan"),
+        ({"length_factor": -1.0}, "length_factor is -1"),
+    ],
+)
+def test_changes_that_mean_nothing_are_refused(
+    changes: dict[str, float], told: str, trace_file
+) -> None:
+    trace = read_trace(trace_file(AZURE))
+    with pytest.raises(TraceError, match=told):
+        reshape_trace(trace, **changes)  # type: ignore[arg-type]
+
+
+def test_a_disk_that_fails_after_opening_is_named(trace_file) -> None:
+    class Failing(io.BytesIO):
+        def readline(self, *_: object) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    path = trace_file(AZURE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "open", lambda *_: Failing())
+        with pytest.raises(TraceError, match="failed .Input/output error.; check the disk"):
+            read_trace(path)
 
 
 def test_describing_nothing_is_refused_and_one_row_works() -> None:

@@ -10,7 +10,13 @@ from statistics import fmean, median, pstdev
 
 import pytest
 
-from minipd.measure.arrivals import arrival_times, day_curve, gaps, varying_times
+from minipd.measure.arrivals import (
+    WorkloadError,
+    arrival_times,
+    day_curve,
+    gaps,
+    varying_times,
+)
 from minipd.measure.demo_trace import demo_trace
 from minipd.measure.prompts import iter_prompts, make_prompts
 from minipd.measure.rows import Segment, TraceRow, reshape
@@ -134,10 +140,39 @@ def test_bad_rates_are_refused(rate: float) -> None:
 
 
 def test_unknown_kind_and_zero_requests_are_refused() -> None:
-    with pytest.raises(ValueError, match="choose chat"):
+    with pytest.raises(WorkloadError, match="choose chat"):
         Workload("poetry", 1.0)
-    with pytest.raises(ValueError, match="at least 1"):
-        generate("chat", 0, 1.0)
+    with pytest.raises(WorkloadError, match="did you mean 'coding_agent'"):
+        Workload("coding-agent", 1.0)
+    for count in (0, -1, 10**12):
+        with pytest.raises(WorkloadError, match="at least 1"):
+            generate("chat", count, 1.0)
+
+
+@pytest.mark.parametrize("rate", [1e-300, 1e308, 5e-324])
+def test_rates_that_no_sum_of_gaps_can_hold_are_refused(rate: float) -> None:
+    for kind in ("chat", "time_of_day"):
+        with pytest.raises(WorkloadError, match="use 1e-09 to 1e.09"):
+            Workload(kind, rate)
+
+
+@pytest.mark.parametrize("rate", [1e-9, 1e9])
+def test_the_slowest_and_the_fastest_rate_work(rate: float) -> None:
+    for kind in KINDS:
+        assert len(generate(kind, 5, rate)) == 5
+
+
+def test_impossible_burstiness_and_days_are_refused() -> None:
+    for cv in (0.0, 1e-200, 1e200, float("nan")):
+        with pytest.raises(WorkloadError, match="burstiness"):
+            generate("chat", 2, 1.0, arrivals="gamma", cv=cv)
+    for day_s in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(WorkloadError, match="length of a day"):
+            Workload("time_of_day", 1.0, day_s=day_s)
+        with pytest.raises(WorkloadError, match="length of a day"):
+            day_curve(1.0, day_s=day_s)
+    with pytest.raises(WorkloadError, match="swing is 2"):
+        day_curve(1.0, swing=2.0)
 
 
 def test_prompts_share_exactly_what_rows_say() -> None:

@@ -10,16 +10,17 @@
 # # Exercises 00: Your machine
 #
 # Two functions to write. Replace the line that raises `NotImplementedError`, run the cell, then run
-# the check below it. A check that fails says which question your answer did not pass and opens a
-# hint; run it again after a change, and the next hint opens if the same question fails again. There
-# are three hints for each: a nudge, the concept, and nearly the code.
+# the check below it. A check that fails says which question your answer did not pass, shows what
+# your function returned, and opens a hint; run it again after a change, and the next hint opens if
+# the same question fails again. There are three hints for each: a nudge, the concept, and nearly
+# the code.
 #
 # In a terminal, `minipd check 00` checks the saved notebook.
 
 # %%
 import statistics
 
-from minipd.lab import check
+from minipd.lab import check, predict
 
 # %% [markdown]
 # ## Exercise 1: An honest rate from raw samples
@@ -32,8 +33,10 @@ from minipd.lab import check
 # Return two numbers:
 #
 # - the *rate* in tokens per second over all counted runs together;
-# - the *spread*: the largest rate of a single counted run minus the smallest one, as a share of the
-#   median of those rates (so it has no unit).
+# - the *spread* of the single counted runs' rates, as this course always counts it: the width of
+#   their middle half as a share of their median (so it has no unit). Python finds the edges of the
+#   middle half and the median between them:
+#   `lower, median, upper = statistics.quantiles(values, n=4, method="inclusive")`.
 #
 # Leave the two lists as they were: somebody still needs them.
 
@@ -45,7 +48,8 @@ def honest_rate(tokens: list[int], seconds: list[float]) -> tuple[float, float]:
     counted = list(zip(tokens[1:], seconds[1:]))
     run_rates = [count / duration for count, duration in counted]
     total_rate = sum(tokens[1:]) / sum(seconds[1:])
-    return total_rate, (max(run_rates) - min(run_rates)) / statistics.median(run_rates)
+    first_quarter, half, third_quarter = statistics.quantiles(run_rates, n=4, method="inclusive")
+    return total_rate, (third_quarter - first_quarter) / half
     ### END SOLUTION
 
 
@@ -86,5 +90,19 @@ check("00.2", step_time)
 # %% [markdown]
 # ## Try it on your own machine
 #
-# Put your two ceilings from the lesson into `step_time`. For how many sequences at once does decode
-# stop being limited by memory? Lesson 04 measures whether you are right.
+# Feed your `step_time` with the ceilings of this machine. More and more sequences share a step: at
+# how many does decode stop being limited by memory? Predict first; lesson 04 measures whether the
+# formula is right.
+
+# %% tags=["try"]
+predict(
+    "00.crossing",
+    "From how many sequences at once is decode limited by arithmetic here?",
+    unit="sequences",
+    brackets=[2, 5, 10, 20, 50, 100],
+)
+
+# %% tags=["try"]
+from minipd.lab.own_machine import crossing
+
+crossing(step_time, "00.crossing")

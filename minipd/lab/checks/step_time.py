@@ -19,9 +19,20 @@ def _limit(answer: Answer, sequences: int) -> str:
     return str(answer(50, 4, sequences, **MACHINE)[1])
 
 
+def _time_comes_first(answer: Answer) -> bool:
+    made = answer(50, 4, 1, **MACHINE)
+    return not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], str))  # pyright: ignore[reportUnknownArgumentType]
+
+
 def _returns_time_and_limit(answer: Answer) -> bool:
     made = answer(50, 4, 1, **MACHINE)
     return isinstance(made, tuple) and len(made) == 2 and made[1] in ("memory", "arithmetic")  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _is_no_rate(answer: Answer) -> bool:
+    """A slower memory makes a step longer; a rate would fall."""
+    slow = float(answer(50, 4, 1, flops_per_s=1000.0, bytes_per_s=50.0)[0])
+    return slow >= _time(answer, 1)
 
 
 STEP_TIME = Exercise(
@@ -30,13 +41,33 @@ STEP_TIME = Exercise(
     "step_time",
     (
         Check(
+            "time_first",
+            "The pair came back the other way round: the limit first.",
+            _time_comes_first,
+            Hints(
+                "Both are there. In which order?",
+                "Whoever calls your function unpacks it as: seconds, limit = step_time(...).",
+                "End with: return seconds, limit",
+            ),
+        ),
+        Check(
             "time_and_limit",
-            'step_time must return (seconds, "memory") or (seconds, "arithmetic").',
+            'step_time must return (seconds, "memory") or (seconds, "arithmetic"), so spelt.',
             _returns_time_and_limit,
             Hints(
                 "Look at the last line of your function.",
                 "Return two things: the time and the name of what set it.",
                 'End with: return seconds, "memory" or seconds, "arithmetic"',
+            ),
+        ),
+        Check(
+            "seconds_not_rate",
+            "With half the memory speed a step cannot get shorter.",
+            _is_no_rate,
+            Hints(
+                "Say the unit of your first number aloud.",
+                "Seconds for one step and steps per second are each other's inverse.",
+                "Divide the work by the ceiling, not the ceiling by the work.",
             ),
         ),
         Check(
@@ -60,6 +91,17 @@ STEP_TIME = Exercise(
             ),
         ),
         Check(
+            "step_not_token",
+            "While memory is the limit, a step for four answers came out shorter than for one.",
+            lambda answer: _time(answer, 4) >= _time(answer, 1) * 0.999,
+            Hints(
+                "Is that the time of the step, or of one token in it?",
+                "All the answers wait for the same step: sharing it makes each token cheaper, and "
+                "nobody's wait shorter.",
+                "Leave out the division by sequences.",
+            ),
+        ),
+        Check(
             "not_added",
             "Reading and multiplying overlap, so the step took too long here.",
             lambda answer: not isclose(_time(answer, 4), READING_S + 4 * MULTIPLYING_ONE_S),
@@ -76,6 +118,16 @@ STEP_TIME = Exercise(
             Hints(
                 "What happens with a weight once it has been read?",
                 "A weight is multiplied by an input and the product is added to a sum.",
+                "flops = 2 * parameters * sequences",
+            ),
+        ),
+        Check(
+            "arithmetic_for_each",
+            "A hundred sequences must take more arithmetic than one.",
+            lambda answer: not isclose(_time(answer, 100), READING_S),
+            Hints(
+                "Who multiplies for the other ninety-nine?",
+                "The weights are read once for all, but every sequence is multiplied with them.",
                 "flops = 2 * parameters * sequences",
             ),
         ),
@@ -99,6 +151,16 @@ STEP_TIME = Exercise(
                 "sequence at 1,000 operations/s.",
                 "reading = bytes / bytes_per_s; multiplying = operations / flops_per_s; "
                 "the longer of the two is the step.",
+            ),
+        ),
+        Check(
+            "not_always_memory",
+            "A hundred sequences are limited by arithmetic, and the answer was the same as for 1.",
+            lambda answer: _limit(answer, 1) != _limit(answer, 100),
+            Hints(
+                "Does your second value ever change?",
+                "Which of the two takes longer depends on the number of sequences.",
+                "Choose the name with the same comparison that chooses the time.",
             ),
         ),
         Check(

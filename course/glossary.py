@@ -1,0 +1,38 @@
+"""The course's words, from `glossary.yaml`, and the list of a lesson's new ones in its notebook."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from course.source import CourseError
+
+HEADING = "Words"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One term, explained in a phrase, with its Korean name; `lesson` is where it is first used."""
+
+    term: str
+    en: str
+    ko: str
+    lesson: str
+
+
+def read_glossary(path: Path) -> list[Word]:
+    """All words in the author's order; raises `CourseError` for an entry that lacks something."""
+    raw: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    try:
+        return [Word(term, **entry) for term, entry in raw.items()]
+    except TypeError as error:
+        raise CourseError(f"{path.name}: {error}.") from error
+
+
+def words_cell(words: list[Word], lesson: str) -> str:
+    """The text cell that explains a lesson's new words; empty if it has none."""
+    new = [f"- **{word.term}** ({word.ko}): {word.en}." for word in words if word.lesson == lesson]
+    return "\n".join([f"## {HEADING}", "", *new]) if new else ""

@@ -1,0 +1,124 @@
+"""What `minipd run` was asked for: refused at once where it cannot work, and its requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from minipd.measure.arrivals import DAY_S
+from minipd.measure.names import no_such
+from minipd.measure.rows import Trace
+from minipd.measure.slo import SLO
+from minipd.measure.traces import read_trace, reshape_trace
+from minipd.measure.workloads import generate
+from minipd.pools.links.emulated import Network
+from minipd.pools.links.emulated import network as named_network
+from minipd.pools.setup import Mode
+
+MODES: tuple[Mode, ...] = ("colocated", "decode_first", "chunked", "disaggregated")
+ROUTERS = ("default", "remote", "local", "threshold", "cost", "round_robin", "length")
+NEED_A_PREFILL_POOL = ("remote", "threshold", "cost")
+POOLS = ("processes", "threads")
+MAX_WORKERS = 64  # each holds the weights once
+MAX_PROMPT_TOKENS = 10_000_000  # of all requests together; they are held in memory
+
+
+class RunError(ValueError):
+    """A run that cannot be made as asked; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `minipd run` was asked for."""
+
+    modes: tuple[str, ...] = ("disaggregated",)
+    model: str = "smollm2-135m"
+    device: str = "cpu"
+    dtype: str = "float32"
+    trace: Path | None = None
+    workload: str = "chat"
+    num_requests: int = 20
+    rate_per_s: float = 1.0
+    seed: int = 0
+    time_factor: float = 1.0
+    max_prompt_tokens: int | None = None
+    max_output_tokens: int | None = None
+    num_prefill: int = 1
+    num_decode: int = 1
+    pool: str = "processes"
+    paced: bool = False
+    network: str | None = None
+    router: str = "default"
+    local_tokens: int = 256
+    chunk_tokens: int = 64
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    deterministic: bool = False
+
+    @property
+    def num_workers(self) -> int:
+        return self.num_prefill + self.num_decode
+
+    @property
+    def wire(self) -> Network | None:
+        """The emulated network; None for the machine's own memory."""
+        return None if self.network is None else named_network(self.network)
+
+    @property
+    def slo(self) -> SLO:
+        return SLO(ttft_s=self.ttft_s, tpot_s=self.tpot_s)
+
+
+def check_plan(plan: Plan) -> None:
+    """Refuse what cannot work, before anything is loaded or measured."""
+    for mode in plan.modes or ("",):
+        _check_name("mode", mode, MODES)
+    _check_name("router", plan.router, ROUTERS)
+    _check_name("pool", plan.pool, POOLS)
+    if plan.router in NEED_A_PREFILL_POOL and set(plan.modes) != {"disaggregated"}:
+        raise RunError(
+            f"The router {plan.router!r} needs a prefill pool, which only the mode disaggregated "
+            "has; leave the other modes out, or choose local, round_robin or length."
+        )
+    if min(plan.num_prefill, plan.num_decode) < 1 or plan.num_workers > MAX_WORKERS:
+        raise RunError(
+            "A run needs at least one prefill and one decode worker, and at most "
+            f"{MAX_WORKERS} workers."
+        )
+    if plan.chunk_tokens < 1 or plan.local_tokens < 0:
+        raise RunError("A chunk needs at least 1 token, and a length limit cannot be below 0.")
+    _ = plan.slo, plan.wire  # both refuse what means nothing
+
+
+def _check_name(what: str, name: str, choices: tuple[str, ...]) -> None:
+    if name not in choices:
+        raise RunError(no_such(what, name, choices))
+
+
+def trace_of(plan: Plan) -> Trace:
+    """The rows to serve, read or generated; raises what says which option to change."""
+    if plan.trace is not None:
+        read = read_trace(plan.trace)
+    else:
+        rows = generate(plan.workload, plan.num_requests, plan.rate_per_s, plan.seed)
+        read = Trace(rows, f"generated: {plan.workload}", "minipd", [])
+    trace = reshape_trace(
+        read,
+        time_factor=plan.time_factor,
+        max_prompt_tokens=plan.max_prompt_tokens,
+        max_output_tokens=plan.max_output_tokens,
+        limit=plan.num_requests if plan.trace is not None else None,
+    )
+    last_s, total = trace.rows[-1].arrival_s, sum(row.prompt_tokens for row in trace.rows)
+    if last_s > DAY_S:
+        raise RunError(
+            f"The last request would come after {last_s / DAY_S:,.1f} days, and a run waits in "
+            "real time: stay within a day with a higher --rate, a smaller --time-factor or fewer "
+            "--requests."
+        )
+    if total > MAX_PROMPT_TOKENS:
+        raise RunError(
+            f"The prompts have {total:,} tokens together and a run holds at most "
+            f"{MAX_PROMPT_TOKENS:,}; use fewer --requests or --max-prompt-tokens."
+        )
+    return trace

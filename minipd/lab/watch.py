@@ -1,0 +1,59 @@
+"""A learner's function, watched: what it was given, what it returned, where it broke."""
+
+from __future__ import annotations
+
+import linecache
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+LONGEST = 160  # characters of a value that are shown
+_OURS = Path(__file__).resolve().parents[1]
+
+
+def short(value: object) -> str:
+    """A value as Python writes it, cut where it is long."""
+    words = f"{value:.6g}" if isinstance(value, float) else repr(value)
+    if isinstance(value, tuple):
+        words = f"({', '.join(short(part) for part in value)})"
+    return words if len(words) <= LONGEST else words[: LONGEST - 3] + "..."
+
+
+class Watched:
+    """Calls the function and remembers the last call, so that a failure can show it."""
+
+    def __init__(self, answer: Callable[..., Any], name: str = "") -> None:
+        self._answer = answer
+        self.name = name or getattr(answer, "__name__", "your function")
+        self.got = ""
+        self.broke = False  # the learner's own code raised, or could not be called like this
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = [short(arg) for arg in args]
+        given += [f"{name}={short(value)}" for name, value in kwargs.items()]
+        call = f"{self.name}({', '.join(given)})"
+        self.got = ""
+        try:
+            made = self._answer(*args, **kwargs)
+        except Exception:
+            self.broke = True
+            raise
+        self.got = f"{call} returned {short(made)}"
+        return made
+
+
+def raised_text(error: BaseException) -> str:
+    """The error and, if it came from the learner's own code, the line that it came from."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
+    words = f"{type(error).__name__}: {error}"
+    if not frames:
+        return words
+    frame = frames[-1]
+    place = f"{frame.filename}, " if frame.filename.startswith("<cell") else ""
+    line = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
+    return f"{words} ({place}line {frame.lineno}{f': {line}' if line else ''})"
+
+
+def _is_ours(filename: str) -> bool:
+    return not filename.startswith("<") and _OURS in Path(filename).parents
