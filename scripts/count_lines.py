@@ -15,7 +15,7 @@ from pathlib import Path
 
 BUDGETS = {
     "engine": 1600,  # one worker: what a reader needs to follow one request
-    "pools": 1700,  # several workers: hand-off, coordinator, supervision
+    "pools": 1800,  # several workers: hand-off, coordinator, supervision
     "adapters": 1400,  # loaders, and links and workers of special kinds
 }
 MAX_FILE_LINES = 250

@@ -6,12 +6,13 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from multiprocessing.connection import wait
 from typing import Any
 
 from minipd.pools import messages as m
 from minipd.pools.coordinator import Coordinator
+from minipd.pools.runs import Run, shifted
 from minipd.pools.setup import Mode, PoolKind, Setup
 from minipd.pools.supervisor import ClusterError, Supervisor
 from minipd.request import FinishReason, Request, RequestError, validate
@@ -23,21 +24,13 @@ START_TIMEOUT_S = 300.0
 ABANDON_TIMEOUT_S = 60.0
 
 
-@dataclass(slots=True)
-class Run:
-    """What came of a list of requests: times are seconds since the run began."""
-
-    timeline: list[Event] = field(default_factory=list[Event])
-    outputs: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    leaked_blocks: dict[str, int] = field(default_factory=dict[str, int])
-
-
 class Cluster:
     """Use as a context manager; `reconfigure` changes mode and router between runs."""
 
     def __init__(self, setup: Setup, router: Router | None = None) -> None:
         self.clock = time.monotonic
-        self.events: list[Event] = []
+        self.events: list[Event] = []  # of the run that is on, or was last
+        self._is_running = False
         self.on_event: Callable[[Event], None] | None = None
         self._untold: list[Event] = []  # what `on_event` has not heard yet
         chosen = _router(setup.mode, router)
@@ -77,20 +70,35 @@ class Cluster:
     def run(self, requests: Iterable[Request], *, timeout_s: float = 3600.0) -> Run:
         """Send each request at its `arrival_s` (seconds from now) and wait until all have ended."""
         todo = deque(sorted(self._checked(requests), key=lambda r: r.arrival_s))
+        if todo and todo[-1].arrival_s >= timeout_s:
+            raise RequestError(
+                f"Request {todo[-1].id!r} arrives after {todo[-1].arrival_s:.0f} s and the run may "
+                f"last {timeout_s:.0f} s; shrink the times or raise timeout_s."
+            )
         self._abandon()
         self.events.clear()
-        self._coordinator.announce()
-        base = self.clock() + 0.05
+        self._is_running = True
+        try:
+            self._coordinator.announce()
+            base = self.clock() + 0.05
+            self._serve(todo, base, timeout_s)
+        finally:
+            self._is_running = False
+        return Run.of(self.events, base, self.audit())
+
+    def _serve(self, todo: deque[Request], base: float, timeout_s: float) -> None:
         give_up = base + timeout_s
         while todo or self._coordinator.is_busy:
             now = self.clock()
             while todo and todo[0].arrival_s + base <= now:
-                self._coordinator.submit(_shifted(todo.popleft(), base))
+                self._coordinator.submit(shifted(todo.popleft(), base))
             if now > give_up:
-                raise ClusterError(f"The run was not over after {timeout_s:.0f} s; giving up.")
+                unfinished = ", ".join(list(self._coordinator.tickets)[:5])
+                raise ClusterError(
+                    f"The run was not over after {timeout_s:.0f} s; unfinished: {unfinished}."
+                )
             until_next = todo[0].arrival_s + base - now if todo else 0.05
             self.poll(min(0.05, max(0.0, until_next)))
-        return self._result(base)
 
     def _checked(self, requests: Iterable[Request]) -> list[Request]:
         found: dict[str, Request] = {}
@@ -112,27 +120,18 @@ class Cluster:
             self.cancel(request_id)
         self._until(lambda: not self._coordinator.is_busy, ABANDON_TIMEOUT_S)
 
-    def _result(self, base: float) -> Run:
-        run = Run(leaked_blocks=self.audit())
-        run.timeline = sorted((_rebased(e, base) for e in self.events), key=lambda e: e.t_s)
-        for event in run.timeline:
-            if event.kind == "token":
-                token_id = int(str(event.data["token_id"]))
-                run.outputs.setdefault(event.request_id, []).append(token_id)
-        return run
-
     # -- single requests ----------------------------------------------------------------------
 
     def check(self, request: Request) -> None:
         """Refuse what no worker could ever finish; raises `RequestError`."""
-        known = list(self.supervisor.started.values())
-        if not known:
+        known = self.supervisor.limits
+        if known is None or not self.supervisor.handles:
             raise ClusterError("No worker is left; start a new cluster.")
         validate(
             request,
-            vocab_size=known[0].vocab_size,
-            max_context=known[0].max_context,
-            cache_tokens=min(x.num_blocks * x.block_size for x in known),
+            vocab_size=known.vocab_size,
+            max_context=known.max_context,
+            cache_tokens=known.num_blocks * known.block_size,
         )
 
     def submit(self, request: Request) -> None:
@@ -162,7 +161,7 @@ class Cluster:
             for message in handle.poll():
                 self._handle(name, message)
             if not alive and handles.get(name) is handle:
-                self._died(name, "its process or thread ended")
+                self._died(name, "it ended, or gave no sign of life for too long")
         self._coordinator.expire_parked()
         untold, self._untold = self._untold, []
         for event in untold:  # only now: what `on_event` raises must not tear a message apart
@@ -211,7 +210,8 @@ class Cluster:
         return {n: a.used_blocks for n, a in self._answers.items() if isinstance(a, m.Audited)}
 
     def _emit(self, event: Event) -> None:
-        self.events.append(event)
+        if self._is_running:  # single requests are followed through `on_event`
+            self.events.append(event)
         self._untold.append(event)
 
     def _until_ready(self) -> None:
@@ -222,8 +222,10 @@ class Cluster:
         while not done():
             self.poll(0.05)
             if self.clock() > give_up:
+                silent = ", ".join(self.supervisor.handles.keys() - self._answers.keys())
                 raise ClusterError(
-                    f"The workers did not answer within {timeout_s:.0f} s; start a new cluster."
+                    f"Not all workers answered within {timeout_s:.0f} s (waiting for "
+                    f"{silent or 'the last hand-offs'}); start a new cluster."
                 )
 
 
@@ -233,15 +235,3 @@ def _router(mode: Mode, router: Router | None) -> Router:
     if isinstance(router, (AlwaysRemote, Threshold, CostBased)):
         raise ClusterError(f"{type(router).__name__} needs a prefill pool; {mode!r} has none.")
     return router or RoundRobin()
-
-
-def _shifted(request: Request, base: float) -> Request:
-    deadline = None if request.deadline_s is None else request.deadline_s + base
-    return replace(request, arrival_s=request.arrival_s + base, deadline_s=deadline)
-
-
-def _rebased(event: Event, base: float) -> Event:
-    data = dict(event.data)
-    if "start_s" in data:
-        data["start_s"] = float(str(data["start_s"])) - base
-    return Event(event.t_s - base, event.kind, event.worker, event.request_id, data)

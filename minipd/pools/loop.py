@@ -7,11 +7,12 @@ import os
 import pickle
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:  # a worker process sets its cores before it imports torch
 
 IDLE_WAIT_S = 0.05
 TRANSFER_WAIT_S = 0.0005
+BEAT_S = 0.5
 BUILDING = threading.Lock()  # libraries that import themselves lazily are not safe in two threads
 
 
@@ -40,6 +42,7 @@ def serve(
     Raises EOFError or OSError when the coordinator is gone.
     """
     last_words: m.Crashed | None = None
+    spec: WorkerSpec | None = None
     worker: PoolWorker | None = None
     stream = contextlib.ExitStack()
     try:
@@ -60,8 +63,8 @@ def serve(
         if os.environ.get("MINIPD_DEBUG"):
             traceback.print_exc()
     finally:
-        if worker is not None:
-            worker.link.close()
+        if spec is not None:  # also where building failed half-way: its store may lie in a file
+            spec.link.close()
         with contextlib.suppress(RuntimeError):  # of a device that has failed
             stream.close()
     if last_words is not None:
@@ -92,9 +95,11 @@ def _send_all(worker: PoolWorker, send: Callable[[m.FromWorker], None]) -> None:
 
 
 def process_main(
-    cpus: tuple[int, ...], threads: int, pickled: bytes, connection: Connection
+    cpus: tuple[int, ...], threads: int, pickled: bytes, connection: Connection, beat: Any
 ) -> None:
+    """A worker process from start to end; `beat` is a shared float, the time of its last sign."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which stops us
+    threading.Thread(target=_keep_beating, args=(beat,), daemon=True, name="heart").start()
     os.environ["OMP_NUM_THREADS"] = str(threads)
 
     def open_spec() -> WorkerSpec:
@@ -108,6 +113,12 @@ def process_main(
 
     with contextlib.suppress(EOFError, OSError):  # the coordinator is gone or going
         serve(open_spec, connection.send, lambda wait_s: _receive(connection, wait_s))
+
+
+def _keep_beating(beat: Any) -> None:
+    while True:
+        beat.value = time.monotonic()
+        time.sleep(BEAT_S)
 
 
 def _receive(connection: Connection, wait_s: float) -> list[m.ToWorker]:

@@ -10,6 +10,7 @@ import multiprocessing
 import pickle
 import queue
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +20,8 @@ from minipd.pools.loop import process_main, serve
 if TYPE_CHECKING:  # a worker process sets its cores before it imports torch
     from minipd.pools.links.base import Link
     from minipd.pools.paced import Pace
+
+SILENT_S = 30.0  # a worker process whose heart has not beaten for so long is taken for dead
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,8 @@ class ProcessWorker:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         pickled = pickle.dumps(spec)  # opened only after the cores are set: it imports torch
-        args = (spec.cpus, spec.threads, pickled, theirs)
+        self._beat = context.Value("d", time.monotonic(), lock=False)  # one clock for all processes
+        args = (spec.cpus, spec.threads, pickled, theirs, self._beat)
         self.process = context.Process(target=process_main, args=args, name=spec.name, daemon=True)
         self.process.start()
         theirs.close()
@@ -102,7 +106,8 @@ class ProcessWorker:
 
     @property
     def is_alive(self) -> bool:
-        return self.process.is_alive()
+        """Running, and not hung: a thread of the process shows that it still gets its turns."""
+        return self.process.is_alive() and time.monotonic() - self._beat.value < SILENT_S
 
     @property
     def waitables(self) -> list[Any]:

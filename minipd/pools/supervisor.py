@@ -24,7 +24,7 @@ class ClusterError(RuntimeError):
 
 
 class Supervisor:
-    """The workers of one cluster, by name, and the folder in which they share memory.
+    """The workers of one cluster, by name, and the folder in which they share memory (empty: none).
 
     Worker i keeps the name `worker-i` through all its lives; each life has the next epoch.
     """
@@ -33,8 +33,11 @@ class Supervisor:
         self.setup = setup
         self.handles: dict[str, WorkerHandle] = {}
         self.started: dict[str, m.Started] = {}
+        self.limits: m.Started | None = None  # of any worker: all are alike, in all their lives
         self._indices: dict[str, int] = {}
-        self._folder = tempfile.mkdtemp(prefix="minipd-", dir=_roomy_folder())
+        self._folder = (
+            tempfile.mkdtemp(prefix="minipd-", dir=_roomy_folder()) if _shares_files(setup) else ""
+        )
 
     def start(self, index: int, epoch: int = 0) -> Member:
         """Start worker `index`; it says `Started` when it is ready to be configured."""
@@ -75,7 +78,7 @@ class Supervisor:
 
     def welcome(self, name: str, started: m.Started) -> None:
         """Give a new worker its role, and let it and all others write into each other's stores."""
-        self.started[name] = started
+        self.started[name] = self.limits = started
         self.configure(name)
         mine = self.handles[name]
         for other, known in self.started.items():
@@ -93,7 +96,7 @@ class Supervisor:
         was_started = self.started.pop(name, None) is not None
         epoch = handle.spec.epoch
         handle.kill()  # from here on it writes to nobody's memory
-        for file in Path(self._folder).glob(f"{name}-{epoch}.*"):
+        for file in Path(self._folder).glob(f"{name}-{epoch}.*") if self._folder else ():
             with contextlib.suppress(OSError):  # Windows keeps it while others map it
                 file.unlink()
         if not was_started and epoch == 0:
@@ -116,7 +119,13 @@ class Supervisor:
             raise
         finally:
             self.handles.clear()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            if self._folder:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _shares_files(setup: Setup) -> bool:
+    """Only processes on a CPU map each other's stores as files; nobody else needs the folder."""
+    return setup.pool == "processes" and setup.link == "direct" and "cpu" in setup.devices
 
 
 def _roomy_folder() -> str | None:

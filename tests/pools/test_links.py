@@ -258,6 +258,22 @@ def test_networks_have_names_and_can_be_given_in_figures():
     for impossible in ("0", "-1:1", "1e9:-1", "nan"):
         with pytest.raises(LinkError, match="latency >= 0 and a bandwidth above 0"):
             network(impossible)
+    for endless in ("1e9:inf", "inf", "inf:inf", "1e9:1e300", "1e-300"):
+        with pytest.raises(LinkError, match="latency of at most 60 s and a finite bandwidth"):
+            network(endless)
+    with pytest.raises(LinkError, match="did you mean 'ib400'"):
+        network("ib4000")
+
+
+def test_a_wait_that_no_clock_can_do_is_told_by_its_transfer():
+    failures: list[Exception] = []
+    wire = Wire(Network(0.0, 1.0), 1)
+    wire.carry(10**300, lambda: None, failures.append)
+    give_up = time.monotonic() + 5
+    while not failures and time.monotonic() < give_up:
+        time.sleep(0.001)
+    assert isinstance(failures[0], OverflowError)
+    wire.close()
 
 
 # -- which link -------------------------------------------------------------------------------

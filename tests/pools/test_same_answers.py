@@ -10,6 +10,7 @@ from minipd.llm import LLM
 from minipd.pools.cluster import Cluster, Mode, Setup
 from minipd.pools.links.emulated import Network
 from minipd.request import Request, SamplingParams
+from minipd.timeline import Event
 from tests.pools.helpers import answers, ask, check_same, check_sound, events, mixed
 
 MODES: list[Mode] = ["disaggregated", "colocated", "decode_first", "chunked"]
@@ -85,7 +86,9 @@ def test_deterministic_runs_are_equal_to_the_last_token(
 def test_two_clusters_at_once(threads: Cluster, start: Callable[..., Cluster], llm: LLM) -> None:
     """Two runs share nothing: the events of each are its own, though all ids are the same."""
     other, requests = start(), [ask(f"same{n}", 40 + n) for n in range(6)]
+    heard: dict[Cluster, list[Event]] = {threads: [], other: []}
     for cluster in (threads, other):
+        cluster.on_event = heard[cluster].append
         for request in requests:
             cluster.submit(request)
     while threads.num_unfinished or other.num_unfinished:
@@ -93,6 +96,7 @@ def test_two_clusters_at_once(threads: Cluster, start: Callable[..., Cluster], l
         other.poll(0.001)
     expected = answers(llm, requests)
     for cluster in (threads, other):
-        told = [e for e in cluster.events if e.kind == "finished"]
+        cluster.on_event = None
+        told = [e for e in heard[cluster] if e.kind == "finished"]
         assert sorted(e.request_id for e in told) == sorted(expected)
         assert set(cluster.audit().values()) == {0}

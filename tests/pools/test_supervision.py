@@ -20,12 +20,13 @@ from minipd.engine.executor import Executor
 from minipd.llm import LLM
 from minipd.pools import messages as m
 from minipd.pools.cluster import Cluster, ClusterError, Run, Setup
-from minipd.pools.links.direct import SameProcess
+from minipd.pools.links.direct import SameProcess, SharedMemory
 from minipd.pools.links.emulated import Network
-from minipd.pools.spawn import ProcessWorker
+from minipd.pools.loop import serve
+from minipd.pools.spawn import ProcessWorker, WorkerSpec
 from minipd.pools.supervisor import MAX_RESTARTS
 from minipd.request import Request
-from minipd.timeline import Event
+from minipd.timeline import TERMINAL_KINDS, Event
 from tests.pools.helpers import answers, ask, check_same, check_sound, ending, events, when
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are sent to processes")
@@ -286,3 +287,52 @@ def test_a_prefill_pool_that_is_gone_for_good(
         assert started.data["reason"] == ("recovered" if n <= MAX_RESTARTS else "local")
     (routed,) = events(run, "routed")
     assert routed.data["reason"] == "no prefill worker is left"
+
+
+# -- the shared folder --------------------------------------------------------------------------
+
+
+def test_threads_need_no_shared_folder(start: Callable[..., Cluster]) -> None:
+    assert start().supervisor._folder == ""
+
+
+def test_a_worker_whose_coordinator_died_while_it_was_built_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its store was already there or not."""
+    folder = tmp_path / "minipd-x"
+
+    def spec() -> WorkerSpec:
+        return WorkerSpec("w", 0, "tiny", "cpu", "float32", 8, 16, SharedMemory(str(folder)))
+
+    def gone(*_: object) -> None:
+        raise BrokenPipeError
+
+    def breaks(*_: object, **__: object) -> None:
+        raise OSError("out of memory")
+
+    folder.mkdir()
+    serve(spec, gone, lambda _: [])
+    assert not folder.exists()
+    folder.mkdir()
+    monkeypatch.setattr("minipd.pools.build.Executor", breaks)
+    with pytest.raises(BrokenPipeError):
+        serve(spec, gone, lambda _: [])
+    assert not folder.exists()
+    folder.mkdir()
+    monkeypatch.setattr("minipd.pools.build.load", breaks)
+    with pytest.raises(BrokenPipeError):
+        serve(spec, gone, lambda _: [])
+    assert not folder.exists()
+
+
+@posix
+def test_a_hung_process_is_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGSTOP leaves it alive for the system; its heart stops, and its requests go on elsewhere."""
+    with Cluster(Setup(model="tiny", num_blocks=256)) as cluster:
+        monkeypatch.setattr("minipd.pools.spawn.SILENT_S", 10.0)
+        process_of(cluster, "worker-1").suspend()
+        run = cluster.run([ask("one", 40)], timeout_s=240)
+    assert any(e.kind == "worker_died" for e in run.timeline)
+    assert [e.kind for e in run.timeline if e.kind in TERMINAL_KINDS] == ["finished"]
+    assert set(run.leaked_blocks.values()) == {0}

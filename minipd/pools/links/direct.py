@@ -108,7 +108,7 @@ class SharedMemory:
 
     def make_store(self, layout: KVLayout, device: torch.device, name: str) -> KVStore:
         assert device.type == "cpu", f"a mapped file cannot hold a store on {device}"
-        Path(self.folder).mkdir(exist_ok=True)
+        Path(self.folder).mkdir(mode=0o700, exist_ok=True)
         self._mine = MappedFile(str(Path(self.folder) / f"{name}.kv"), layout)
         return _map(self._mine)
 
@@ -127,10 +127,10 @@ class SharedMemory:
 
     def close(self) -> None:
         """On Windows the file stays until the last worker that maps it has gone."""
-        if self._mine is not None:
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if self._mine is not None:
                 Path(self._mine.path).unlink(missing_ok=True)
-                Path(self.folder).rmdir()  # by the last one out, if the coordinator was killed
+            Path(self.folder).rmdir()  # by the last one out, if the coordinator was killed
 
 
 def _map(file: MappedFile) -> KVStore:

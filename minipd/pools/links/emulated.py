@@ -8,12 +8,14 @@ network is never faster than the link beneath it, which really moves the bytes.
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import torch
@@ -21,6 +23,8 @@ import torch
 from minipd.cache.store import KVLayout, KVStore
 from minipd.pools.links.base import Link, LinkError, Transfer, Writer
 from minipd.pools.streams import compute_mark
+
+MAX_LATENCY_S, MIN_BYTES_PER_S = 60.0, 1.0  # beyond them no run would ever end
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,11 @@ class Network:
     def __post_init__(self) -> None:
         if not (self.latency_s >= 0 and self.bytes_per_s > 0):
             raise LinkError("An emulated network needs a latency >= 0 and a bandwidth above 0.")
+        if self.latency_s > MAX_LATENCY_S or not MIN_BYTES_PER_S <= self.bytes_per_s < math.inf:
+            raise LinkError(
+                f"An emulated network needs a latency of at most {MAX_LATENCY_S:g} s and a finite "
+                f"bandwidth of at least {MIN_BYTES_PER_S:g} B/s."
+            )
 
 
 # Bandwidths are line rates per GPU and direction as vendors state them; payload rates are lower.
@@ -59,8 +68,10 @@ def network(name: str) -> Network:
         bytes_per_s, _, latency_s = name.partition(":")
         return Network(float(latency_s or 0.0), float(bytes_per_s))
     except ValueError:
+        near = get_close_matches(name.lower(), NETWORKS, n=1)
+        guess = f"did you mean {near[0]!r}? U" if near else "u"
         raise LinkError(
-            f"There is no network {name!r}; use one of {', '.join(NETWORKS)} or give "
+            f"There is no network {name[:40]!r}; {guess}se one of {', '.join(NETWORKS)} or give "
             "BYTES_PER_SECOND:LATENCY_SECONDS, like 125e6:50e-6."
         ) from None
 
@@ -140,9 +151,9 @@ class Wire:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            if self._cut.wait(max(0.0, job.due_s - time.monotonic())):
-                return
-            try:
+            try:  # the wait too: this thread must never end without a word
+                if self._cut.wait(max(0.0, job.due_s - time.monotonic())):
+                    return
                 with torch.inference_mode():
                     job.deliver()
             except Exception as failure:  # reported by that transfer's next poll
