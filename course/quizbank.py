@@ -92,6 +92,8 @@ def _loadable(question: _Question) -> Raw:
     """Compiled, and loaded as learners will load it; whatever its author wrote is told in words."""
     try:
         raw = _compiled(question)
+        for field in ("id", "kind", "text"):
+            question.need(isinstance(raw[field], str), f"{field} must be text")
         bank_from({"lesson": "", "title": "", "questions": [raw]})
         json.dumps(raw, sort_keys=True, allow_nan=False)
     except CourseError:

@@ -16,6 +16,7 @@ import typer
 import minipd
 from minipd.cli_options import Dtype, JsonFile, Model
 from minipd.cli_serving import demo, run
+from minipd.measure.outputs import probe_file
 
 app = typer.Typer(
     name="minipd",
@@ -27,6 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+MAX_WORDS_CHARS = 500  # of somebody else's error message
 Lesson = Annotated[str, typer.Argument(metavar="NN", help="Lesson number, like 00.")]
 CourseFolder = Annotated[
     Path, typer.Option("--folder", metavar="DIR", help="Folder of your copy of the course.")
@@ -59,6 +61,7 @@ def doctor(
     Each check prints OK or FAIL with its remedy; then the two ceilings are measured, arithmetic
     (FLOP/s) and memory reads (GB/s). Exit code 0 only when every check is OK.
     """
+    probe_file(json_path)
     from minipd.measure.doctor import run_doctor
 
     if not run_doctor(json_path, quick):
@@ -71,7 +74,8 @@ def bench(
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
     dtype: Dtype = "float32",
     threads: Annotated[
-        int | None, typer.Option(min=1, help="CPU threads (default: one per CPU allowed).")
+        int | None,
+        typer.Option(min=1, max=4096, help="CPU threads (default: one per CPU allowed)."),
     ] = None,
     pin: Annotated[
         str | None, typer.Option(metavar="CPUS", help="Pin to these CPUs, like 0 or 0,2-3.")
@@ -88,6 +92,7 @@ def bench(
     pp512: prefill tokens/s of a 512-token prompt; tg128: decode tokens/s over 128 steps; MFU and
     MBU: the shares of this computer's two ceilings, measured in the same run.
     """
+    probe_file(json_path)
     from minipd.measure.bench import run_bench
 
     run_bench(model, device, dtype, threads, pin, vs, repetitions, json_path, sheet)
@@ -106,6 +111,7 @@ def sheet(
 
     It holds one line for every bench run on this computer.
     """
+    probe_file(csv)
     from minipd.measure.sheet import show_sheet
 
     show_sheet(path, csv)
@@ -163,20 +169,26 @@ def explain(error: Exception) -> str:
     """One sentence for a user: what went wrong, and for foreign errors how to learn more."""
     if type(error).__module__.startswith("minipd."):
         return str(error)
+    words = " ".join(str(error).split())  # foreign messages may be long, and in several lines
+    said = words if len(words) <= MAX_WORDS_CHARS else f"{words[:MAX_WORDS_CHARS]}..."
     more = "set MINIPD_DEBUG=1 and run it again to see where it happened"
     if isinstance(error, OSError) and error.strerror:
         where = f" ({error.filename})" if error.filename else ""
         return f"{error.strerror}{where}; {more}."
     if isinstance(error, ImportError):
-        return f"{error}: a package is missing or broken; install minipd again, or {more}."
-    return f"{type(error).__name__}: {error} ({more})."
+        return f"{said}: a package is missing or broken; install minipd again, or {more}."
+    if isinstance(error, MemoryError):
+        return f"There is not enough memory for this; ask for less, or {more}."
+    if isinstance(error, (ValueError, RuntimeError, OSError)):
+        return f"{type(error).__name__}: {said} ({more})."
+    return f"{type(error).__name__}: {said}; this is a fault of minipd, not yours ({more})."
 
 
 def main() -> None:
     """Run one command; errors become one sentence on stderr and exit code 1 (Ctrl-C: 130)."""
     try:
         app(prog_name="minipd")
-    except (ValueError, RuntimeError, OSError, ImportError) as error:
+    except Exception as error:
         if os.environ.get("MINIPD_DEBUG") == "1":
             traceback.print_exc()
         else:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from minipd.cli_options import Dtype, JsonFile, Model, Network
+from minipd.measure.outputs import probe_file, probe_folder
 
 
 def demo(
@@ -23,6 +24,8 @@ def demo(
     The same trace on the same two workers, colocated, chunked and disaggregated: a table, the
     verdict in words, and timelines as pictures. About 2 minutes.
     """
+    probe_file(json_path)
+    probe_folder(folder)
     from minipd.lab.demo import run_demo
 
     run_demo(model, folder, network, json_path)
@@ -79,6 +82,8 @@ def run(
 
     TTFT, TPOT, gaps between tokens, throughput and stalls of each mode; --json keeps the timelines.
     """
+    probe_file(json_path)
+    probe_folder(pictures)
     from minipd.lab.run import Plan, run_plan
 
     plan = Plan(

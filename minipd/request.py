@@ -5,9 +5,8 @@ Free of torch and numpy: schedulers, simulator and metrics share these objects w
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeGuard
 
 FinishReason = Literal["eos", "length", "stop", "cancelled", "deadline", "failed"]
 PrefillReason = Literal["prompt", "local", "preempted", "recovered"]
@@ -38,28 +37,40 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "top_k", "seed"):
-            if not is_whole_number(getattr(self, name)):
-                raise RequestError(f"{name} is {getattr(self, name)!r}; use a whole number.")
+            self._require(name, is_whole_number(getattr(self, name)), "a whole number")
         for name in ("temperature", "top_p"):
-            if not isinstance(getattr(self, name), (int, float)):
-                raise RequestError(f"{name} is {getattr(self, name)!r}; use a number.")
-        if self.max_tokens < 1:
-            raise RequestError(f"max_tokens is {self.max_tokens}; ask for at least 1 output token.")
-        if not (math.isfinite(self.temperature) and 0.0 <= self.temperature <= 100.0):
-            raise RequestError(f"temperature is {self.temperature}; use 0 (greedy) up to 100.")
-        if self.top_k < 0:
-            raise RequestError(f"top_k is {self.top_k}; use 0 (whole vocabulary) or more.")
-        if not 0.0 < self.top_p <= 1.0:
-            raise RequestError(f"top_p is {self.top_p}; use more than 0 and at most 1.")
-        if not 0 <= self.seed <= MAX_SEED:
-            raise RequestError(f"seed is {self.seed}; use a whole number from 0 to 2**63 - 1.")
-        if not _is_tuple_of_texts(self.stop):
-            raise RequestError("stop must be a tuple of non-empty strings, like stop=('###',).")
+            self._require(name, is_number(getattr(self, name)), "a number")
+        self._require("max_tokens", self.max_tokens >= 1, "at least 1 output token")
+        self._require("temperature", 0.0 <= self.temperature <= 100.0, "0 (greedy) up to 100")
+        self._require("top_k", self.top_k >= 0, "0 (whole vocabulary) or more")
+        self._require("top_p", 0.0 < self.top_p <= 1.0, "more than 0 and at most 1")
+        self._require("seed", 0 <= self.seed <= MAX_SEED, "a whole number from 0 to 2**63 - 1")
+        wanted = "a tuple of non-empty strings, like stop=('###',)"
+        self._require("stop", _is_tuple_of_texts(self.stop), wanted)
+        self._require("ignore_eos", type(self.ignore_eos) is bool, "True or False")
+
+    def _require(self, name: str, is_right: bool, wanted: str) -> None:
+        if not is_right:
+            raise RequestError(f"{name} is {shown(getattr(self, name))}; use {wanted}.")
 
 
-def is_whole_number(value: object) -> bool:
+def is_whole_number(value: object) -> TypeGuard[int]:
     """An int; True and False are ints to Python, but never meant as a count or a token id."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, float) or is_whole_number(value)
+
+
+def shown(value: object) -> str:
+    """A value as a message may show it: on one line, however large it is."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no int of more than 4,300 digits
+        return "a number of thousands of digits"
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def _is_tuple_of_texts(value: object) -> bool:
@@ -96,16 +107,17 @@ def validate(request: Request, *, vocab_size: int, max_context: int, cache_token
     for token_id in request.prompt_ids:
         if not (is_whole_number(token_id) and 0 <= token_id < vocab_size):
             raise RequestError(
-                f"Request {request.id!r} has token id {token_id!r}; this model's ids are whole "
-                f"numbers from 0 to {vocab_size - 1}."
+                f"Request {request.id!r} has token id {shown(token_id)}; this model's ids are "
+                f"whole numbers from 0 to {vocab_size - 1}."
             )
     if request.max_total_tokens > max_context:
         raise RequestError(
             f"Request {request.id!r} needs {request.num_prompt_tokens} prompt + "
-            f"{request.sampling.max_tokens} output tokens, over the context of {max_context}; "
-            "shorten the prompt or lower max_tokens."
+            f"{shown(request.sampling.max_tokens)} output tokens, over the context of "
+            f"{max_context}; shorten the prompt or lower max_tokens."
         )
-    if request.deadline_s is not None and math.isnan(request.deadline_s):
+    deadline = request.deadline_s
+    if deadline is not None and not (is_number(deadline) and deadline == deadline):  # NaN is not
         raise RequestError(f"Request {request.id!r} has a deadline that is no time; leave it out.")
     if request.max_total_tokens - 1 > cache_tokens:
         raise RequestError(

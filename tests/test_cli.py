@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import minipd
 from minipd import cli
 
-COMMANDS = ("doctor", "bench", "sheet", "lab", "check", "quiz")
+COMMANDS = ("doctor", "bench", "sheet", "demo", "run", "lab", "check", "quiz")
 
 
 @pytest.fixture
@@ -36,6 +36,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     room("minipd.measure.doctor", "run_doctor")
     room("minipd.measure.bench", "run_bench")
     room("minipd.measure.sheet", "show_sheet")
+    room("minipd.lab.demo", "run_demo")
+    room("minipd.lab.run", "run_plan")
+    sys.modules["minipd.lab.run"].Plan = lambda **asked: asked  # type: ignore[attr-defined]
     room("minipd.lab.launch", "launch")
     room("minipd.lab.check", "run_check")
     room("minipd.lab.quiz_terminal", "run_quiz")
@@ -99,6 +102,8 @@ def test_examples_in_the_help_are_accepted(calls, monkeypatch):
         "run_doctor",
         "run_bench",
         "show_sheet",
+        "run_demo",
+        "run_plan",
         "launch",
         "run_check",
         "run_quiz",
@@ -189,11 +194,47 @@ def test_debug_shows_the_traceback(monkeypatch, capsys):
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_bug_is_not_dressed_up_as_a_user_error(monkeypatch):
-    fail_with(monkeypatch, AssertionError("a broken invariant"))
-    monkeypatch.setattr(sys, "argv", ["minipd", "doctor"])
-    with pytest.raises(AssertionError):
-        cli.main()
+@pytest.mark.parametrize(
+    "error",
+    [AssertionError("a broken\ninvariant"), TypeError("x" * 10_000), KeyError("a"), IndexError()],
+)
+def test_a_bug_is_one_sentence_that_does_not_blame_the_user(monkeypatch, capsys, error):
+    monkeypatch.delenv("MINIPD_DEBUG", raising=False)
+    fail_with(monkeypatch, error)
+    assert run_main(monkeypatch, "doctor") == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"minipd: {type(error).__name__}: ") and said.count("\n") == 1
+    assert "a fault of minipd, not yours (set MINIPD_DEBUG=1" in said and len(said) < 700
+
+
+def test_too_little_memory_is_said_in_words(monkeypatch, capsys):
+    monkeypatch.delenv("MINIPD_DEBUG", raising=False)
+    fail_with(monkeypatch, MemoryError())
+    assert run_main(monkeypatch, "doctor") == 1
+    assert "not enough memory" in capsys.readouterr().err
+
+
+def test_files_are_tried_before_a_command_begins(calls, monkeypatch, capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    folder, file = str(tmp_path), str(tmp_path / "file")
+    for words in (
+        ["doctor", "--json", folder],
+        ["bench", "--json", folder],
+        ["sheet", "--csv", folder],
+        ["demo", "--json", folder],
+        ["demo", "--folder", file],
+        ["run", "--json", folder],
+        ["run", "--pictures", file],
+    ):
+        assert run_main(monkeypatch, *words) == 1, words
+        assert "choose another" in capsys.readouterr().err
+    assert calls == []
+
+
+def test_impossible_numbers_of_threads_are_refused(calls, monkeypatch, capsys):
+    for count in ("0", "99999999999"):
+        assert run_main(monkeypatch, "bench", "--threads", count) == 2
+    assert calls == []
 
 
 def test_ctrl_c_is_130_with_one_sentence(monkeypatch, capsys):

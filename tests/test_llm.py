@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from minipd.cache.allocator import CacheSizeError
+from minipd.cache.store import CacheTooSmallError
 from minipd.engine.batch import Chunk
 from minipd.llm import LLM
 from minipd.model.load import LoadedModel, load
@@ -195,11 +199,73 @@ def test_a_draw_does_not_depend_on_the_batch(tiny: LoadedModel, params: Sampling
 
 
 @pytest.mark.parametrize(
-    "prompt", ["", [], [True], [1.0], [1.5], [math.nan], ["5"], [512], [-1], [10**30], 3], ids=repr
+    "prompt",
+    ["", [], [True], [1.0], [1.5], [math.nan], ["5"], [512], [-1], [10**30], 3, None, "\ud800x"]
+    + [b"abc", {5: 6}, {5, 6}, iter([5]), np.ones((2, 2), int), np.array(5), torch.tensor(5)]
+    + [[torch.tensor(1.9)], [torch.tensor(True)], [np.bool_(True)], torch.ones(2), [[5], [6]]]
+    + [torch.tensor([[5], [6]]), [torch.tensor([5])], [10**5000]],
+    ids=lambda prompt: type(prompt).__name__,
 )
 def test_absurd_prompts_are_refused(llm: LLM, prompt: object) -> None:
-    with pytest.raises(RequestError):
+    with pytest.raises(RequestError) as caught:
         llm.generate([[5, 6], prompt])  # type: ignore[list-item]
+    assert len(str(caught.value)) < 250 and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("prompts", [None, 5, b"ab", {5: 6}, {"a"}], ids=repr)
+def test_what_is_no_list_of_prompts_is_refused(llm: LLM, prompts: object) -> None:
+    with pytest.raises(RequestError, match="list of prompts"):
+        llm.generate(prompts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("params", [None, {"max_tokens": 3}, 5], ids=repr)
+def test_params_of_another_type_are_refused(llm: LLM, params: object) -> None:
+    with pytest.raises(RequestError, match=r"use SamplingParams"):
+        llm.generate([[5]], params)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match=r"use SamplingParams"):
+        next(llm.stream([5], params))  # type: ignore[arg-type]
+
+
+def test_a_text_that_is_too_long_is_refused_once(
+    llm: LLM, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(RequestError, match="over the context of 4096"):
+        llm.generate(["ab " * 9000])
+    assert caplog.text == ""
+
+
+def test_a_question_that_no_chat_format_holds(llm: LLM) -> None:
+    with pytest.raises(RequestError, match="chat format"):
+        llm.chat_ids(5)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="half a character"):
+        llm.chat_ids("\udc00")
+
+
+def test_a_model_may_be_a_path(tiny: LoadedModel) -> None:
+    llm = LLM(tiny.folder, num_kv_blocks=4)
+    assert llm.model.fingerprint == tiny.fingerprint
+    with pytest.raises(ValueError, match="no model or file 'None'"):
+        LLM(None)  # type: ignore[arg-type]
+
+
+def test_requests_run_by_hand_leave_nothing(llm: LLM) -> None:
+    sequences = [llm.submit(p, LONG) for p in PROMPTS]
+    llm.scheduler.cancel(sequences[0].id, 0.0)
+    while llm.scheduler.has_work:
+        llm.step()
+    assert [len(s.output_ids) for s in sequences] == [0, 24, 24]
+    assert llm._texts == {}
+
+
+def test_threads_share_an_engine(llm: LLM) -> None:
+    expected = {str(p): llm.generate([p], LONG)[0].token_ids for p in PROMPTS}
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda p: llm.generate([p], LONG)[0], PROMPTS * 4))
+        streams = list(pool.map(lambda p: list(llm.stream(p, LONG)), PROMPTS * 2))
+    assert [a.token_ids for a in answers] == [expected[str(p)] for p in PROMPTS * 4]
+    assert [[x.token_id for x in s] for s in streams] == [expected[str(p)] for p in PROMPTS * 2]
+    assert len({a.request_id for a in answers}) == 12
+    assert llm._texts == {}
 
 
 def test_a_lone_text_is_not_taken_for_a_list(llm: LLM) -> None:
@@ -213,9 +279,19 @@ def test_integers_of_numpy_and_torch_are_token_ids(llm: LLM) -> None:
         assert llm.generate([ids], LONG)[0].token_ids == plain  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("sizes", [(0, 16), (-3, 16), (4, 0), (None, 0)], ids=str)
-def test_a_cache_of_nothing_is_refused(tiny: LoadedModel, sizes: tuple[int | None, int]) -> None:
-    with pytest.raises(ValueError, match=r"needs blocks|is none"):
+@pytest.mark.parametrize(
+    "sizes",
+    [(0, 16), (-3, 16), (4, 0), (None, 0), (1.5, 16), ("5", 16), (True, 16), (4, 1.5), (None, "5")],
+    ids=str,
+)
+def test_a_cache_of_nothing_is_refused(tiny: LoadedModel, sizes: Any) -> None:
+    with pytest.raises(CacheSizeError, match=r"needs blocks|is none"):
+        LLM(tiny, num_kv_blocks=sizes[0], block_size=sizes[1])
+
+
+@pytest.mark.parametrize("sizes", [(10**9, 16), (3, 10**8), (None, 10**9), (10**5000, 16)])
+def test_a_cache_that_memory_cannot_hold_is_refused_at_once(tiny: LoadedModel, sizes: Any) -> None:
+    with pytest.raises(CacheTooSmallError, match="MiB"):
         LLM(tiny, num_kv_blocks=sizes[0], block_size=sizes[1])
 
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minipd.request import MAX_SEED, Request, RequestError, SamplingParams, Sequence, validate
+from minipd.request import (
+    MAX_SEED,
+    Request,
+    RequestError,
+    SamplingParams,
+    Sequence,
+    shown,
+    validate,
+)
+from minipd.sched.base import Limits, LimitsError
 from minipd.timeline import Event, TimelineError, read_jsonl
 
 BAD_PARAMS = [
@@ -35,10 +45,17 @@ BAD_PARAMS = [
     {"stop": ("",)},
     {"stop": ["###"]},
     {"stop": (1,)},
+    {"temperature": True},
+    {"temperature": 10**400},
+    {"top_p": True},
+    {"top_p": 10**400},
+    {"max_tokens": -(10**5000)},
+    {"ignore_eos": "no"},
+    {"ignore_eos": 1},
 ]
 
 
-@pytest.mark.parametrize("bad", BAD_PARAMS, ids=str)
+@pytest.mark.parametrize("bad", BAD_PARAMS, ids=lambda bad: f"{next(iter(bad))}-{len(bad)}")
 def test_absurd_sampling_values_are_refused_by_name(bad: dict[str, object]) -> None:
     with pytest.raises(RequestError, match=next(iter(bad))) as caught:
         SamplingParams(**bad)  # type: ignore[arg-type]
@@ -77,9 +94,26 @@ def test_the_limits_hold_to_the_token() -> None:
 
 
 def test_a_deadline_that_is_no_time_is_refused() -> None:
-    request = Request("r", (1,), deadline_s=math.nan)
-    with pytest.raises(RequestError, match="deadline"):
-        validate(request, vocab_size=10, max_context=100, cache_tokens=100)
+    for deadline in (math.nan, "soon", True):
+        request = Request("r", (1,), deadline_s=deadline)  # type: ignore[arg-type]
+        with pytest.raises(RequestError, match="deadline"):
+            validate(request, vocab_size=10, max_context=1000, cache_tokens=1000)
+    check((1,), 4)
+    sizes = {"vocab_size": 10, "max_context": 1000, "cache_tokens": 1000}
+    validate(Request("r", (1,), deadline_s=10**400), **sizes)
+
+
+def test_a_message_stays_short_whatever_was_given() -> None:
+    for value in (10**5000, "x" * 10**6, ["a"] * 10**5, "two\nlines", math.nan):
+        assert len(shown(value)) < 100 and "\n" not in shown(value)
+    with pytest.raises(RequestError, match="thousands of digits output tokens, over the context"):
+        check((1,), 10**5000)
+
+
+@pytest.mark.parametrize("sizes", [(0, 5), (1.5, 5), (5, "5"), (True, 5), (5, None)], ids=str)
+def test_limits_that_run_nothing_are_refused(sizes: tuple[Any, Any]) -> None:
+    with pytest.raises(LimitsError, match="use a whole number from 1"):
+        Limits(*sizes)
 
 
 @given(

@@ -10,7 +10,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from hashlib import blake2b
 
-from minipd.request import Sequence
+from minipd.request import Sequence, is_whole_number, shown
+
+
+class CacheSizeError(ValueError):
+    """A number of blocks, or a block size, that no cache can have."""
+
+
+def check_sizes(num_blocks: int, block_size: int) -> None:
+    """Refuse anything but whole numbers from 1; raises `CacheSizeError`."""
+    if not all(is_whole_number(size) and size >= 1 for size in (num_blocks, block_size)):
+        raise CacheSizeError(
+            f"A cache needs blocks: got {shown(num_blocks)} of {shown(block_size)} tokens; give "
+            "two whole numbers from 1."
+        )
 
 
 def hash_block(parent: bytes, token_ids: list[int]) -> bytes:
@@ -34,8 +47,7 @@ class BlockAllocator:
         prefix_reuse: bool = True,
         prefer_runs: bool = True,
     ) -> None:
-        if num_blocks < 1 or block_size < 1:
-            raise ValueError(f"A cache needs blocks: got {num_blocks} of {block_size} tokens.")
+        check_sizes(num_blocks, block_size)
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.prefix_reuse = prefix_reuse

@@ -12,7 +12,9 @@ import psutil
 import torch
 from torch import Tensor
 
+from minipd.cache.allocator import CacheSizeError, check_sizes
 from minipd.model.config import ModelConfig
+from minipd.request import is_whole_number, shown
 
 RESERVE_BYTES = 1 << 30  # left to activations, the tokenizer and the rest of the machine
 RESERVE_SHARE = 0.1
@@ -32,6 +34,9 @@ class KVLayout:
     num_kv_heads: int
     head_dim: int
     dtype: torch.dtype
+
+    def __post_init__(self) -> None:
+        check_sizes(self.num_blocks, self.block_size)
 
     @classmethod
     def of(
@@ -70,6 +75,7 @@ class KVStore:
     ) -> None:
         self.layout = layout
         if buffer is None:
+            require_room(layout, device)
             buffer = torch.zeros(layout.shape, dtype=layout.dtype, device=device)
         assert buffer.shape == layout.shape, f"a store needs {layout.shape}, got {buffer.shape}"
         self.buffer = buffer  # (L, 2, N, P, K, D)
@@ -119,7 +125,20 @@ def free_bytes(device: torch.device | str) -> int:
     device = torch.device(device)
     if device.type == "cpu":
         return psutil.virtual_memory().available
-    return torch.get_device_module(device).mem_get_info(device)[0]
+    module = torch.get_device_module(device)
+    kept_by_torch = module.memory_reserved(device) - module.memory_allocated(device)
+    return module.mem_get_info(device)[0] + kept_by_torch
+
+
+def require_room(layout: KVLayout, device: torch.device | str) -> None:
+    """Refuse a cache that the device cannot hold, before anything is allocated for it."""
+    free = free_bytes(device)
+    if layout.total_bytes > free:
+        raise CacheTooSmallError(
+            f"A KV cache of {shown(layout.num_blocks)} blocks of {shown(layout.block_size)} tokens "
+            f"needs {shown(layout.total_bytes >> 20)} MiB and {free >> 20} MiB are free: ask for "
+            "fewer or smaller blocks."
+        )
 
 
 def fit_num_blocks(
@@ -134,17 +153,18 @@ def fit_num_blocks(
     Raises `CacheTooSmallError` when not even one full context fits beside the reserve, unless
     `max_tokens` asks for less.
     """
-    if min(block_size, max_tokens) < 1:
-        raise ValueError(f"A KV cache of {max_tokens} tokens in blocks of {block_size} is none.")
+    if not all(is_whole_number(size) and size >= 1 for size in (block_size, max_tokens)):
+        sizes = f"{shown(max_tokens)} tokens in blocks of {shown(block_size)}"
+        raise CacheSizeError(f"A KV cache of {sizes} is none: give two whole numbers from 1.")
     per_block = config.kv_bytes_per_token(dtype.itemsize) * block_size
     usable = int(free - RESERVE_BYTES - RESERVE_SHARE * free)
     wanted = -(-max_tokens // block_size)
     least = min(wanted, -(-config.max_context // block_size))
     if usable < least * per_block:
-        missing = least * per_block - usable
+        needed, missing = least * per_block >> 20, least * per_block - usable >> 20
         raise CacheTooSmallError(
-            f"A KV cache of {least * block_size} tokens needs {least * per_block / 2**20:.0f} MiB "
-            f"and {missing / 2**20:.0f} MiB are missing after the reserve; free some memory, use a "
-            "16-bit dtype, or set num_kv_blocks yourself."
+            f"A KV cache of {shown(least * block_size)} tokens needs {shown(needed)} MiB and "
+            f"{shown(missing)} MiB are missing after the reserve; free some memory, use a 16-bit "
+            "dtype, or set num_kv_blocks yourself."
         )
     return min(wanted, usable // per_block)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import torch
@@ -10,13 +11,24 @@ from torch import Tensor
 from minipd.request import SamplingParams
 
 
+class DamagedModelError(RuntimeError):
+    """The model computed no scores: its weights or its settings are damaged."""
+
+
 def sample(logits: Tensor, params: list[SamplingParams], positions: list[int]) -> list[int]:
     """One token id per row of `logits` (R, V).
 
     `positions[i]` is the index in the sequence that row i's token will take. A row's draw depends
     on its logits, its seed and that position only, so batching never changes an answer.
     """
-    greedy: list[int] = logits.argmax(dim=-1).tolist()
+    best = logits.argmax(dim=-1, keepdim=True)  # (R, 1); the place of a NaN or an inf, if any
+    greedy: list[int] = best[:, 0].tolist()
+    # One number for all rows: a sum is finite only where every part is.
+    if not math.isfinite(logits.gather(-1, best).sum(dtype=torch.float32).item()):
+        raise DamagedModelError(
+            "The model's scores are not numbers (NaN or infinite): its weights are damaged, or too "
+            "large for this dtype; download it again, or load it with another dtype."
+        )
     return [
         token if p.temperature == 0 else _draw(row, p, position)
         for token, row, p, position in zip(greedy, logits, params, positions, strict=True)

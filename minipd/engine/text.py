@@ -63,10 +63,16 @@ class TextStream:
 
     def _held_back(self) -> int:
         """Length of the longest end of the text that begins some stop string."""
-        return max(
-            (n for s in self.stop for n in range(1, len(s)) if self.text.endswith(s[:n])),
-            default=0,
-        )
+        return max((_overlap(self.text, stop) for stop in self.stop), default=0)
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Length of the longest end of `text` that begins `stop` without being all of it."""
+    end = text[max(0, len(text) - len(stop) + 1) :]
+    at = end.find(stop[0])
+    while at >= 0 and not stop.startswith(end[at:]):
+        at = end.find(stop[0], at + 1)
+    return len(end) - at if at >= 0 else 0
 
 
 class StopWatcher:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from minipd.engine.batch import Batch, Chunk
+from minipd.interrupts import let_through
 from minipd.request import FinishReason, Request, Sequence
 from minipd.timeline import Event
 
@@ -40,6 +41,7 @@ class Worker:
         """Run one step if there is one to run; returns what happened, oldest first."""
         batch = self.scheduler.schedule(self.clock())
         if batch is not None:
-            token_ids = self.executor.run(batch.chunks)
+            with let_through():  # a step is the one thing here that can be left half done
+                token_ids = self.executor.run(batch.chunks)
             self.scheduler.complete(batch, token_ids, self.clock())
         return self.scheduler.drain_events()

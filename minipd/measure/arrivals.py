@@ -12,13 +12,25 @@ from random import Random
 from typing import Literal
 
 ArrivalProcess = Literal["poisson", "gamma", "uniform"]
+MIN_CV, MAX_CV = 0.01, 100.0
 
 DAY_S = 86_400.0
 
 
+class WorkloadError(ValueError):
+    """A workload that cannot be generated as asked; the message says what to change."""
+
+
 def check_rate(rate_per_s: float) -> None:
     if not (math.isfinite(rate_per_s) and rate_per_s > 0.0):
-        raise ValueError(f"The request rate is {rate_per_s}; use a number of requests/s above 0.")
+        raise WorkloadError(
+            f"The request rate is {rate_per_s}; use a number of requests/s above 0."
+        )
+
+
+def check_day(day_s: float) -> None:
+    if not (math.isfinite(day_s) and day_s > 0.0):
+        raise WorkloadError(f"The length of a day is {day_s} s; use seconds above 0.")
 
 
 def gaps(process: ArrivalProcess, rate_per_s: float, rng: Random, cv: float) -> Iterator[float]:
@@ -29,8 +41,10 @@ def gaps(process: ArrivalProcess, rate_per_s: float, rng: Random, cv: float) -> 
     Azure's 2023 traces have 13.15 (code) and 1.09 (chat).
     """
     check_rate(rate_per_s)
-    if process == "gamma" and not (math.isfinite(cv) and cv > 0.0):
-        raise ValueError(f"The burstiness cv is {cv}; use a number above 0 (1 is Poisson).")
+    if process == "gamma" and not MIN_CV <= cv <= MAX_CV:
+        raise WorkloadError(
+            f"The burstiness cv is {cv}; use {MIN_CV:g} to {MAX_CV:g} (1 is Poisson)."
+        )
     mean_s = 1.0 / rate_per_s
     while True:
         if process == "poisson":
@@ -74,8 +88,9 @@ def day_curve(
     that a whole day passes in a minute. The shape is ours, for teaching: no trace stands behind it.
     """
     check_rate(mean_rate_per_s)
+    check_day(day_s)
     if not 0.0 <= swing <= 1.0:
-        raise ValueError(f"swing is {swing}; use 0 (flat) to 1 (nothing at night).")
+        raise WorkloadError(f"swing is {swing}; use 0 (flat) to 1 (nothing at night).")
 
     def rate_at(t_s: float) -> float:
         hour = 24.0 * (t_s % day_s) / day_s

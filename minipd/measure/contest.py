@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import psutil
+import torch
+
 from minipd.cache.store import fit_num_blocks, free_bytes
+from minipd.measure import hardware
 from minipd.measure.machine import can_pin, usable_cpus
 from minipd.measure.metrics import summarise
 from minipd.measure.prompts import iter_prompts
@@ -20,9 +24,11 @@ from minipd.measure.slo import SLO
 from minipd.measure.summary import RunSummary
 from minipd.model.config import ModelConfig
 from minipd.pools.cluster import Cluster, Mode, Run
-from minipd.request import Request, SamplingParams
+from minipd.request import Request, RequestError, SamplingParams
 from minipd.sched.router import LengthAware, Router
 from minipd.timeline import Event
+
+PATIENCE_S = 3600.0  # after the last arrival
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +57,40 @@ class Cores:
 
 
 def split_cores(num_workers: int) -> Cores:
-    """An equal part of the usable cores for each worker, pinned where the system can."""
-    usable = usable_cpus()
-    each = max(1, len(usable) // num_workers)
+    """An equal part of the physical cores for each worker, pinned where the system can.
+
+    A core's hyperthreads stay together: two workers on one core would slow each other down. A
+    container's quota counts as cores.
+    """
+    cores, limit = _physical_cores(), hardware.cpu_limit()
+    num_cores = max(1, min(len(cores), int(limit) if limit else len(cores)))
+    each = max(1, num_cores // num_workers)
     cpus = tuple(
-        tuple(usable[(i * each + j) % len(usable)] for j in range(each)) for i in range(num_workers)
+        tuple(sorted(cpu for j in range(each) for cpu in cores[(i * each + j) % len(cores)]))
+        for i in range(num_workers)
     )
     note = ""
-    if len(usable) < num_workers:
+    if num_cores < num_workers:
         note = (
-            f"{num_workers} workers share {len(usable)} core(s): they slow each other down, so "
+            f"{num_workers} workers share {num_cores} core(s): they slow each other down, so "
             "this run shows what happens, not how long it takes."
         )
     elif not can_pin():
         note = "This system cannot pin processes to cores, so timings spread more than they need."
     return Cores(cpus if can_pin() else (), each, note)
+
+
+def _physical_cores() -> list[tuple[int, ...]]:
+    """The logical cores that this process may use, those of one physical core in one group."""
+    usable = usable_cpus()
+    sibling_of = {cpu: group[0] for group in hardware.smt_siblings() for cpu in group}
+    groups: dict[int, list[int]] = {}
+    for cpu in usable:
+        groups.setdefault(sibling_of.get(cpu, cpu), []).append(cpu)
+    if not sibling_of:  # not Linux, or no hyperthreads; elsewhere siblings have adjacent numbers
+        per_core = max(1, len(usable) // (psutil.cpu_count(logical=False) or len(usable)))
+        return [tuple(usable[i : i + per_core]) for i in range(0, len(usable), per_core)]
+    return [tuple(group) for group in groups.values()]
 
 
 def requests_of(
@@ -85,15 +110,42 @@ def requests_of(
     ]
 
 
-def blocks_for(
-    requests: Iterable[Request], config: ModelConfig, block_size: int, num_workers: int
-) -> int:
-    """Blocks per worker: the whole trace at once if memory allows, a fifth more for growth."""
-    tokens = sum(-(-r.max_total_tokens // block_size) * block_size for r in requests)
-    import torch
+def check_context(requests: Iterable[Request], name: str, config: ModelConfig) -> None:
+    """Refuse, before any worker starts, what the model cannot hold; raises `RequestError`."""
+    longest = max((r.max_total_tokens for r in requests), default=0)
+    if longest > config.max_context:
+        raise RequestError(
+            f"The longest request needs {longest} tokens and {name} has a context of "
+            f"{config.max_context}; cap prompts and outputs, or choose another model."
+        )
 
-    share = free_bytes("cpu") // num_workers
-    return fit_num_blocks(config, block_size, torch.float32, share, max(1024, tokens * 6 // 5))
+
+def blocks_for(
+    requests: Iterable[Request],
+    config: ModelConfig,
+    block_size: int,
+    num_workers: int,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> int:
+    """Blocks per worker: the whole trace at once if memory allows, a fifth more for growth.
+
+    Every worker also holds weights of its own. Raises `CacheTooSmallError`.
+    """
+    tokens = sum(-(-r.max_total_tokens // block_size) * block_size for r in requests)
+    share = free_bytes(device) // num_workers - config.num_parameters * dtype.itemsize
+    return fit_num_blocks(config, block_size, dtype, share, max(1024, tokens * 6 // 5))
+
+
+def notes_of(cluster: Cluster, cores: Cores) -> list[str]:
+    """What must be said beside every figure of this cluster, one sentence each, none twice.
+
+    `cores.note`, where there is one, says in full what the setup's own caveats hint at.
+    """
+    if not cores.note or cluster.setup.pace is not None:
+        return [f"{note[0].upper()}{note[1:].rstrip('.')}." for note in cluster.notes]
+    others = [note for note in cluster.notes if note not in cluster.setup.caveats]
+    return [cores.note, *(f"{note[0].upper()}{note[1:].rstrip('.')}." for note in others)]
 
 
 @dataclass(slots=True)
@@ -119,13 +171,17 @@ def hold(
     keep: Callable[[str], bool] | None = is_chat,
     on_event: Callable[[Contender, Event], None] | None = None,
 ) -> dict[str, Outcome]:
-    """Run every contender in turn. All use the first one's undisturbed step to define a stall."""
+    """Run every contender in turn. All use the first one's undisturbed step to define a stall.
+
+    A run may take an hour beyond its last arrival.
+    """
+    last_s = max((r.arrival_s for r in requests), default=0.0)
     outcomes: dict[str, Outcome] = {}
     undisturbed_s: float | None = None
     for contender in contenders:
         cluster.reconfigure(contender.mode, contender.router() if contender.router else None)
         cluster.on_event = (lambda event, c=contender: on_event(c, event)) if on_event else None
-        run = cluster.run(requests)
+        run = cluster.run(requests, timeout_s=last_s + PATIENCE_S)
         summary = summarise(run.timeline, slo, keep, undisturbed_s=undisturbed_s)
         undisturbed_s = undisturbed_s or summary.undisturbed_step_s
         outcomes[contender.name] = Outcome(contender, run, summary)

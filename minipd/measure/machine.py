@@ -21,6 +21,9 @@ NO_PINNING = (
 )
 
 
+MAX_CPU = 65_535  # far beyond any machine, so that a slip of the hand is told at once
+
+
 class MachineError(ValueError):
     """A request that this machine cannot fulfil; the message says what it can."""
 
@@ -125,13 +128,21 @@ def parse_cpus(text: str) -> list[int]:
     cpus: set[int] = set()
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
-        if not first.isdecimal() or not (last.isdecimal() or "-" not in part):
-            raise MachineError(f"{text!r} is not a list of cores; write it like 0 or 0,2-3.")
+        if not _is_number(first) or not (_is_number(last) or "-" not in part):
+            raise MachineError(f"{text[:40]!r} is not a list of cores; write it like 0 or 0,2-3.")
         start, stop = int(first), int(last or first)
-        if stop < start or stop - start > 4096:
+        if max(start, stop) > MAX_CPU:
+            raise MachineError(
+                f"{part[:40]!r} goes beyond core {MAX_CPU}; choose from {usable_cpus()}."
+            )
+        if stop < start:
             raise MachineError(f"{part!r} is not a range of cores; write the lower number first.")
         cpus.update(range(start, stop + 1))
     return sorted(cpus)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 20
 
 
 def pin_to(cpus: Sequence[int]) -> str | None:

@@ -22,6 +22,7 @@ BLOCK_SIZE = 16
 def measure_pace(model: LoadedModel, cores: Cores, repetitions: int = 3) -> Pace:
     """Medians of a few steps of each kind, on one worker's share of the cores; about 15 s here."""
     longest = min(LONG, model.config.max_context - 1)
+    short = min(SHORT, longest // 2)
     blocks_each = longest // BLOCK_SIZE + 1
     executor = Executor(model, blocks_each * max(BATCH_SIZES), BLOCK_SIZE)
 
@@ -32,11 +33,12 @@ def measure_pace(model: LoadedModel, cores: Cores, repetitions: int = 3) -> Pace
         run()
         return median(seconds(run, executor.device) for _ in range(repetitions))
 
+    prompts = sorted({min(n, longest) for n in PROMPT_TOKENS})
     with pinned(cores.cpus[0] if cores.cpus else None), num_threads(cores.threads):
-        prefill = [(n, step_s([_chunk(0, n, 0, blocks_each)])) for n in PROMPT_TOKENS]
+        prefill = [(n, step_s([_chunk(0, n, 0, blocks_each)])) for n in prompts]
         decode = {(b, s): step_s(_decodes(b, s, blocks_each)) for b in BATCH_SIZES
-                  for s in (SHORT, longest)}  # fmt: skip
-    return _fit(prefill, decode, SHORT, longest)
+                  for s in (short, longest)}  # fmt: skip
+    return _fit(prefill, decode, short, longest)
 
 
 def _fit(
@@ -49,7 +51,7 @@ def _fit(
     sizes = sorted({b for b, _ in decode})
     slopes = [(decode[b, long] - decode[b, short]) / (b * (long - short)) for b in sizes]
     slope = max(0.0, median(slopes))
-    base = tuple((float(b), decode[b, short] - b * short * slope) for b in sizes)
+    base = tuple((float(b), max(0.0, decode[b, short] - b * short * slope)) for b in sizes)
     return Pace(tuple((float(n), s) for n, s in prefill), base, slope)
 
 

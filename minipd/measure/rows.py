@@ -9,6 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+MAX_TOKENS = 10_000_000  # of one prompt or answer
+MAX_SECONDS = 10 * 366 * 86_400.0  # ten years: what is later was meant otherwise
+
+
+class TraceError(ValueError):
+    """A trace that cannot be used; the message says where and what is wrong."""
+
 
 class Segment(NamedTuple):
     """The first `tokens` tokens of the named stream. Equal streams give equal tokens."""
@@ -81,11 +88,14 @@ def reshape(
     """Fit a trace to a smaller machine: stretch its times, shrink its lengths, cap what is left.
 
     `time_factor` 10 makes arrivals ten times rarer. Lengths are multiplied first (never below one
-    token), then capped. Shared prefixes shrink with their prompts.
+    token), then capped. Shared prefixes shrink with their prompts. Raises `TraceError`.
     """
     for name, factor in (("time_factor", time_factor), ("length_factor", length_factor)):
         if not 0.0 < factor < float("inf"):
-            raise ValueError(f"{name} is {factor}; use a number above 0 (1 changes nothing).")
+            raise TraceError(f"{name} is {factor}; use a number above 0 (1 changes nothing).")
+    for name, cap in (("prompt", max_prompt_tokens), ("output", max_output_tokens)):
+        if cap is not None and cap < 1:
+            raise TraceError(f"The cap on {name} tokens is {cap}; use 1 or more, or none.")
     changes = Changes(
         time_factor=time_factor,
         length_factor=length_factor,
@@ -96,8 +106,13 @@ def reshape(
 
 
 def _reshape_row(row: TraceRow, changes: Changes) -> TraceRow:
-    prompt = max(1, round(row.prompt_tokens * changes.length_factor))
-    output = max(1, round(row.output_tokens * changes.length_factor))
+    prompt = _scaled(row.prompt_tokens, changes.length_factor)
+    output = _scaled(row.output_tokens, changes.length_factor)
+    if row.arrival_s * changes.time_factor > MAX_SECONDS:
+        raise TraceError(
+            f"Multiplied by {changes.time_factor:g}, arrivals come over ten years after the start; "
+            "choose a smaller time factor."
+        )
     kept_prompt = min(prompt, changes.max_prompt_tokens or prompt)
     kept_output = min(output, changes.max_output_tokens or output)
     changes.rows += 1
@@ -112,6 +127,15 @@ def _reshape_row(row: TraceRow, changes: Changes) -> TraceRow:
         output_tokens=kept_output,
         segments=_fit_segments(row.segments, changes.length_factor, kept_prompt),
     )
+
+
+def _scaled(tokens: int, factor: float) -> int:
+    if tokens * factor > MAX_TOKENS:
+        raise TraceError(
+            f"{tokens} tokens multiplied by {factor:g} are over the limit of {MAX_TOKENS}; choose "
+            "a smaller length factor."
+        )
+    return max(1, round(tokens * factor))
 
 
 def _fit_segments(

@@ -15,6 +15,10 @@ from minipd.measure.requests import RequestMetrics
 OneTokenRule = Literal["passes", "fails"]
 
 
+class SLOError(ValueError):
+    """Limits that no answer can be held against; the message says what to write."""
+
+
 @dataclass(frozen=True, slots=True)
 class SLO:
     """Limits in seconds; None sets none.
@@ -32,8 +36,8 @@ class SLO:
     def __post_init__(self) -> None:
         for name in ("ttft_s", "tpot_s", "itl_p99_s", "e2e_s"):
             limit = getattr(self, name)
-            if limit is not None and not limit > 0.0:
-                raise ValueError(f"The SLO {name} is {limit}; use seconds above 0.")
+            if limit is not None and not 0.0 < limit < float("inf"):
+                raise SLOError(f"The SLO {name} is {limit}; use seconds above 0.")
 
     def met_by(self, request: RequestMetrics) -> bool:
         """Whether a finished request met every limit; one that did not finish never does."""

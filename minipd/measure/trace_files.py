@@ -12,16 +12,14 @@ import re
 from datetime import datetime, timezone
 from typing import cast
 
-from minipd.measure.rows import Segment, TraceRow
+from minipd.measure.rows import MAX_SECONDS, MAX_TOKENS, Segment, TraceRow
 
 AZURE_HEADER = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 MOONCAKE_BLOCK = 512  # tokens behind one hash id (Mooncake FAST'25 traces)
 MINIPD_FORMAT = "minipd-trace"
 
-MAX_TOKENS = 10_000_000
-MAX_SECONDS = 10 * 366 * 86_400.0
 MAX_LINE_CHARS = 1_000_000
-_STAMP = re.compile(r"^(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)?$")
+_STAMP = re.compile(r"^(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)?$", re.ASCII)
 
 
 def parse_azure(line: str) -> TraceRow:
@@ -40,7 +38,7 @@ def parse_mooncake(line: str) -> TraceRow:
 
     Each hash id stands for 512 prompt tokens and everything before them; the last may be partial.
     """
-    raw = _json_object(line)
+    raw = json_object(line)
     prompt_tokens = _count(raw.get("input_length"), "input_length")
     output_tokens = _count(raw.get("output_length"), "output_length")
     arrival_s = _time(raw.get("timestamp"), "timestamp", MAX_SECONDS * 1000) / 1000
@@ -58,7 +56,7 @@ def parse_mooncake(line: str) -> TraceRow:
 
 def parse_minipd(line: str) -> TraceRow:
     """One line of `write_trace`."""
-    raw = _json_object(line)
+    raw = json_object(line)
     segments = tuple(_segment(item) for item in _list(raw.get("segments", []), "segments"))
     row = TraceRow(
         _time(raw.get("arrival_s"), "arrival_s", MAX_SECONDS),
@@ -99,7 +97,7 @@ def _parse_stamp(text: str) -> float:
     return moment.timestamp() + float(fraction or 0.0)
 
 
-def _json_object(line: str) -> dict[str, object]:
+def json_object(line: str) -> dict[str, object]:
     try:
         raw: object = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -127,6 +125,8 @@ def _number(value: object, name: str) -> float:
         raise ValueError(f"has no {name}")
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(f"has {name} {_short(value)}, which is not a number")
+    if isinstance(value, str) and (not value.isascii() or "_" in value):
+        raise ValueError(f"has {name} {_short(value)}, which is not written in plain digits")
     try:
         number = float(value)
     except (ValueError, OverflowError):

@@ -11,29 +11,27 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import BinaryIO, Literal, cast
 
-from minipd.measure.rows import Trace, TraceRow, reshape
+from minipd.measure.rows import MAX_SECONDS, Trace, TraceError, TraceRow, reshape
 from minipd.measure.trace_files import (
     AZURE_HEADER,
     MAX_LINE_CHARS,
     MINIPD_FORMAT,
+    json_object,
     parse_azure,
     parse_minipd,
     parse_mooncake,
     to_minipd,
 )
 
+VERSION = 1  # of the own format
 TraceFormat = Literal["azure", "mooncake", "minipd"]
 PARSERS: dict[str, Callable[[str], TraceRow]] = {
     "azure": parse_azure,
     "mooncake": parse_mooncake,
     "minipd": parse_minipd,
 }
-
-
-class TraceError(ValueError):
-    """A trace that cannot be used; the message names the file, the line and what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ def _lines(path: Path) -> Iterator[_Line]:
         raise TraceError(f"{path} cannot be read ({reason}); check the path.") from error
     with file:
         number = 0
-        while raw := file.readline(MAX_LINE_CHARS + 1):
+        while raw := _read_line(file, path):
             number += 1
             if len(raw) > MAX_LINE_CHARS:
                 raise TraceError(
@@ -81,6 +79,14 @@ def _lines(path: Path) -> Iterator[_Line]:
             text = _decode(raw, number, path.name)
             if text.strip():
                 yield _Line(number, text.strip())
+
+
+def _read_line(file: BinaryIO, path: Path) -> bytes:
+    try:
+        return file.readline(MAX_LINE_CHARS + 1)
+    except OSError as error:  # a disk or a network drive may fail long after opening
+        reason = error.strerror or str(error)
+        raise TraceError(f"Reading {path} failed ({reason}); check the disk.") from error
 
 
 def _decode(raw: bytes, number: int, name: str) -> str:
@@ -95,13 +101,28 @@ def _decode(raw: bytes, number: int, name: str) -> str:
 
 def _detect(path: Path, first: _Line) -> TraceFormat:
     if first.text.startswith("{"):
-        return "minipd" if f'"{MINIPD_FORMAT}"' in first.text else "mooncake"
+        if f'"{MINIPD_FORMAT}"' not in first.text:
+            return "mooncake"
+        _check_version(path, first)
+        return "minipd"
     if _header_fields(first.text) == [name.lower() for name in AZURE_HEADER]:
         return "azure"
     raise TraceError(
         f"Line {first.number} of {path.name} is {first.text[:60]!r}; a trace starts with the "
         f"header {','.join(AZURE_HEADER)} or with a JSON object."
     )
+
+
+def _check_version(path: Path, first: _Line) -> None:
+    try:
+        version = json_object(first.text).get("version")
+    except ValueError as error:
+        raise TraceError(f"Line {first.number} of {path.name} {error}; mend the header.") from error
+    if version != VERSION:
+        raise TraceError(
+            f"{path.name} has version {str(version)[:40]} of the minipd trace format and this "
+            f"minipd reads version {VERSION}; write the trace again."
+        )
 
 
 def _header_fields(text: str) -> list[str]:
@@ -138,6 +159,12 @@ def _tidy(trace: Trace) -> None:
     empty = sum(row.prompt_tokens < 1 or row.output_tokens < 1 for row in rows)
     if empty:
         trace.notes.append(f"{empty} rows without a prompt or an answer count as 1 token there.")
+    span_s = rows[-1].arrival_s - start_s
+    if span_s > MAX_SECONDS:
+        raise TraceError(
+            f"{trace.source} spans {span_s / 31_557_600:.0f} years; at most ten are read, so check "
+            "its times."
+        )
     trace.rows = [_tidy_row(row, start_s) for row in rows]
 
 
@@ -160,6 +187,8 @@ def reshape_trace(
     limit: int | None = None,
 ) -> Trace:
     """The trace fitted to a smaller machine (see `rows.reshape`); its notes tell every change."""
+    if limit is not None and limit < 1:
+        raise TraceError(f"The first {limit} rows are none; use a limit of 1 or more.")
     kept = trace.rows[:limit]
     rows, changes = reshape(
         kept,
@@ -179,7 +208,7 @@ def write_trace(path: str | Path, rows: Iterable[TraceRow], **about: str | int |
 
     The same rows and words give the same bytes on every system. Returns the number of rows.
     """
-    header = {"format": MINIPD_FORMAT, "version": 1, **about}
+    header = {"format": MINIPD_FORMAT, "version": VERSION, **about}
     lines = [json.dumps(header, separators=(",", ":")), *(to_minipd(row) for row in rows)]
     Path(path).write_bytes(("\n".join(lines) + "\n").encode("ascii"))
     return len(lines) - 1

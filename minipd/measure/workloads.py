@@ -16,11 +16,14 @@ from random import Random
 from minipd.measure.arrivals import (
     DAY_S,
     ArrivalProcess,
+    WorkloadError,
     arrival_times,
+    check_day,
     check_rate,
     day_curve,
     varying_times,
 )
+from minipd.measure.names import no_such
 from minipd.measure.rows import Segment, TraceRow
 
 
@@ -110,6 +113,8 @@ DAY_MIX: dict[str, float] = {"chat": 0.2, "rag": 0.35, "coding_agent": 0.15, "ap
 NIGHT_MIX: dict[str, float] = {"chat": 0.7, "multi_turn": 0.2, "reasoning": 0.1}
 # A session ends when the next turn would not fit into 128k tokens; single prompts always fit.
 MAX_CONTEXT = 131_072
+MIN_RATE, MAX_RATE = 1e-9, 1e9  # requests/s: beyond, sums of gaps lose their meaning
+MAX_REQUESTS = 1_000_000  # rows are held in memory
 KINDS: tuple[str, ...] = (*PROFILES, "mixed", "time_of_day")
 
 
@@ -129,13 +134,22 @@ class Workload:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"There is no workload {self.kind!r}; choose {', '.join(KINDS)}.")
+            raise WorkloadError(no_such("workload", self.kind, KINDS))
         check_rate(self.rate_per_s)
+        check_day(self.day_s)
+        if not MIN_RATE <= self.rate_per_s <= MAX_RATE:
+            raise WorkloadError(
+                f"The request rate is {self.rate_per_s}; use {MIN_RATE:g} to {MAX_RATE:g} "
+                "requests/s."
+            )
 
     def generate(self, num_requests: int, seed: int = 0) -> list[TraceRow]:
         """The first `num_requests` rows in order of arrival, times rounded to microseconds."""
-        if num_requests < 1:
-            raise ValueError(f"num_requests is {num_requests}; ask for at least 1.")
+        if not 1 <= num_requests <= MAX_REQUESTS:
+            raise WorkloadError(
+                f"{num_requests} requests were asked for; ask for at least 1 and at most "
+                f"{MAX_REQUESTS}."
+            )
         rng = Random(f"minipd workload {self.kind} {seed}")
         session_rows = (
             row

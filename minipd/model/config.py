@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from minipd.model.fields import UnsupportedModelError, damaged, flag, number, size
+
 SUPPORTED = {
     "LlamaForCausalLM": "Llama and SmolLM",
     "MistralForCausalLM": "Mistral",
@@ -39,8 +41,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-class UnsupportedModelError(ValueError):
-    """A checkpoint that this decoder would compute wrongly; the message says what it can do."""
+MAX_CONTEXT = 2**22  # a table of all positions is kept: 2 GiB of it for heads of 128 in float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,22 +118,31 @@ class ModelConfig:
     @classmethod
     def from_hf(cls, raw: Mapping[str, Any]) -> ModelConfig:
         """Read a Hugging Face `config.json`; raises `UnsupportedModelError` rather than guess."""
+        try:
+            return cls._from_hf(raw)
+        except UnsupportedModelError:
+            raise
+        except Exception as error:  # a value of another type, wherever that shows
+            raise UnsupportedModelError(f"config.json is damaged: {error}.") from error
+
+    @classmethod
+    def _from_hf(cls, raw: Mapping[str, Any]) -> ModelConfig:
         architecture = _architecture(raw)
         raw = {**DEFAULTS[architecture], **raw}
         _refuse_what_would_be_wrong(raw)
-        num_heads, hidden_size = _size(raw, "num_attention_heads"), _size(raw, "hidden_size")
+        num_heads, hidden_size = size(raw, "num_attention_heads"), size(raw, "hidden_size")
         config = cls(
             architecture=architecture,
-            num_layers=_size(raw, "num_hidden_layers"),
+            num_layers=size(raw, "num_hidden_layers"),
             num_heads=num_heads,
-            num_kv_heads=_size(raw, "num_key_value_heads", num_heads),
-            head_dim=_size(raw, "head_dim", hidden_size // num_heads),
+            num_kv_heads=size(raw, "num_key_value_heads", num_heads),
+            head_dim=size(raw, "head_dim", hidden_size // num_heads),
             hidden_size=hidden_size,
-            ffn_size=_size(raw, "intermediate_size"),
-            vocab_size=_size(raw, "vocab_size"),
-            max_context=_size(raw, "max_position_embeddings"),
-            rms_norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
-            tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
+            ffn_size=size(raw, "intermediate_size"),
+            vocab_size=size(raw, "vocab_size"),
+            max_context=size(raw, "max_position_embeddings", most=MAX_CONTEXT),
+            rms_norm_eps=number({"rms_norm_eps": 1e-6, **raw}, "rms_norm_eps"),
+            tie_word_embeddings=flag(raw, "tie_word_embeddings"),
             qkv_bias=architecture.startswith("Qwen2"),
             qk_norm=architecture.startswith("Qwen3"),
             rope=_rope(raw),
@@ -151,9 +161,11 @@ def _architecture(raw: Mapping[str, Any]) -> str:
         raise UnsupportedModelError(
             "The config.json names no architecture; is it a language model?"
         )
-    if names[0] not in SUPPORTED:
+    if not isinstance(names, list):
+        raise damaged("architectures", names, "a list of names")
+    if names[0] not in list(SUPPORTED):
         raise UnsupportedModelError(
-            f"{names[0]} is not supported; minipd reads {', '.join(SUPPORTED.values())} "
+            f"{str(names[0])[:80]} is not supported; minipd reads {', '.join(SUPPORTED.values())} "
             f"({', '.join(SUPPORTED)})."
         )
     return str(names[0])
@@ -168,7 +180,7 @@ def _refuse_what_would_be_wrong(raw: Mapping[str, Any]) -> None:
         problems.append("attention_bias")
     if raw.get("mlp_bias") and _family(raw) == "Llama":
         problems.append("mlp_bias")
-    if float(raw.get("partial_rotary_factor") or 1.0) != 1.0:
+    if raw.get("partial_rotary_factor") not in (None, 1.0):
         problems.append("partial_rotary_factor")
     if raw.get("quantization_config"):
         problems.append("quantised safetensors (use an unquantised copy or a GGUF file)")
@@ -185,7 +197,7 @@ def _family(raw: Mapping[str, Any]) -> str:
 def _slides(raw: Mapping[str, Any]) -> bool:
     """Whether some layer would look at fewer tokens than the context holds."""
     window = raw.get("sliding_window")
-    if not window or int(window) >= _size(raw, "max_position_embeddings"):
+    if not window or size(raw, "sliding_window") >= size(raw, "max_position_embeddings"):
         return False
     if _family(raw) == "Mistral":
         return True
@@ -194,21 +206,14 @@ def _slides(raw: Mapping[str, Any]) -> bool:
     kinds = raw.get("layer_types")
     if kinds is not None:
         return "sliding_attention" in kinds
-    return _size(raw, "num_hidden_layers") > int(raw.get("max_window_layers", 0))
-
-
-def _size(raw: Mapping[str, Any], key: str, default: int | None = None) -> int:
-    value = raw.get(key)
-    if value is None:
-        value = default
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UnsupportedModelError(f"config.json has {key} = {value!r}; it must be at least 1.")
-    return value
+    return size(raw, "num_hidden_layers") > int(raw.get("max_window_layers", 0))
 
 
 def _rope(raw: Mapping[str, Any]) -> RopeConfig:
     """Both spellings: `rope_scaling` + `rope_theta`, or transformers 5's `rope_parameters`."""
-    spec: Mapping[str, Any] = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
+    spec: Any = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
+    if not isinstance(spec, Mapping):
+        raise damaged("rope_parameters", spec, "an object")
     # A setting for each kind of layer: only full attention gets here.
     spec = spec.get("full_attention") or spec
     kind = spec.get("rope_type") or spec.get("type") or "default"
@@ -216,26 +221,20 @@ def _rope(raw: Mapping[str, Any]) -> RopeConfig:
         raise UnsupportedModelError(
             f"The RoPE variant {kind!r} is not supported; default, linear and llama3 are."
         )
-    try:
-        return _rope_of_kind(kind, spec, raw)
-    except KeyError as missing:
-        raise UnsupportedModelError(
-            f"RoPE variant {kind!r} lacks {missing} in config.json."
-        ) from None
-    except (TypeError, ValueError):
-        raise UnsupportedModelError(f"RoPE has a value that is no number: {dict(spec)}.") from None
-
-
-def _rope_of_kind(kind: str, spec: Mapping[str, Any], raw: Mapping[str, Any]) -> RopeConfig:
-    theta = float(spec.get("rope_theta") or raw.get("rope_theta") or 10000.0)
-    if float(spec.get("partial_rotary_factor") or 1.0) != 1.0:
+    silent = {"rope_theta": 10000.0}
+    given = next((place for place in (spec, raw) if place.get("rope_theta") is not None), silent)
+    theta = number(given, "rope_theta")
+    if spec.get("partial_rotary_factor") not in (None, 1.0):
         raise UnsupportedModelError("This checkpoint needs partial_rotary_factor: not supported.")
     if kind == "default":
         return RopeConfig(theta)
+    factor = number(spec, "factor")
     if kind == "linear":
-        return RopeConfig(theta, "linear", float(spec["factor"]))
+        return RopeConfig(theta, "linear", factor)
     # A length beside the RoPE settings wins over one inside them, as in transformers.
     key = "original_max_position_embeddings"
     original = raw.get(key) or spec.get(key) or raw["max_position_embeddings"]
-    fast, slow = float(spec["high_freq_factor"]), float(spec["low_freq_factor"])
-    return RopeConfig(theta, "llama3", float(spec["factor"]), slow, fast, int(original))
+    slow, fast = number(spec, "low_freq_factor"), number(spec, "high_freq_factor")
+    if fast <= slow:
+        raise damaged("high_freq_factor", fast, f"more than low_freq_factor = {slow}")
+    return RopeConfig(theta, "llama3", factor, slow, fast, size({key: original}, key))

@@ -18,6 +18,7 @@ from minipd.model import gguf
 from minipd.model.store import (
     ModelLoadError,
     build_once,
+    first_line,
     hash_file,
     is_built,
     models_dir,
@@ -110,7 +111,7 @@ def hub_folder(repo_id: str) -> Path:
             raise
         # httpx, the hub library and the system each have their own errors for "cannot be reached".
         raise DownloadError(
-            f"{repo_id} cannot be had from huggingface.co ({_first_line(error)}): check the name "
+            f"{repo_id} cannot be had from huggingface.co ({first_line(error)}): check the name "
             "and the network."
         ) from error
     return folder
@@ -207,7 +208,3 @@ def _bytes_in(folder: Path) -> int:
         with suppress(OSError):
             total += path.stat().st_size
     return total
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -25,6 +25,7 @@ from minipd.model.store import (
     write_json,
     write_safetensors,
 )
+from minipd.model.weights import check_tensors
 
 Array = np.ndarray[Any, Any]
 
@@ -63,8 +64,8 @@ def convert(path: Path, folder: Path) -> None:
     """Write config, float32 weights and tokenizer of the GGUF file into an empty folder."""
     source = GgufFile(path)
     config = source.hf_config()
-    ModelConfig.from_hf(config)  # raises before any large file is written
     shapes = {source.hf_name(t.name): source.shape(t) for t in source.tensors}
+    check_tensors(ModelConfig.from_hf(config), shapes, path)  # before any large file is written
     require_free_space(folder, 4 * sum(int(np.prod(shape)) for shape in shapes.values()))
     model, cut = (str(source.field(f"tokenizer.ggml.{key}", "default")) for key in ("model", "pre"))
     write_tokenizer(path, model, cut, folder)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from minipd.model.store import ModelLoadError
+from minipd.model.store import ModelLoadError, first_line
 
 # How text is cut before byte-pair merging. Named ones that transformers rebuilds, and those that
 # differ from its plain byte-level rule only by taking each digit alone.
@@ -34,8 +34,9 @@ def write_tokenizer(path: Path, model: str, cut: str, folder: Path) -> None:
         plain: Any = PreTrainedTokenizerFast
         tokenizer = plain.from_pretrained(str(path.parent), gguf_file=path.name)
         tokenizer.save_pretrained(folder)
-    except (ValueError, KeyError, OSError) as error:
-        raise ModelLoadError(f"{path.name} has an unusable tokenizer ({error}).") from error
+    except Exception as error:  # the tokenizers library has no error class of its own
+        why = first_line(error)
+        raise ModelLoadError(f"{path.name} has an unusable tokenizer ({why}).") from error
     if byte_level:
         _finish_byte_level(folder / "tokenizer.json", cut)
 

@@ -6,18 +6,19 @@ import difflib
 import hashlib
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import init_empty_weights
 
 from minipd.model import builtin, download, gguf
 from minipd.model.config import ModelConfig
 from minipd.model.decoder import Decoder
-from minipd.model.store import ModelLoadError, sha256_of
-from minipd.model.weights import PICKLES, fill, refuse_pickle, weight_files
+from minipd.model.store import ModelLoadError, first_line, sha256_of
+from minipd.model.weights import PICKLES, build, refuse_pickle, weight_files
+from minipd.request import is_whole_number, shown
 
 DEFAULT = "smollm2-135m"
 BUILT_IN = (DEFAULT, *builtin.SIZES)
@@ -60,14 +61,12 @@ def load(
     folder = find_folder(name)
     raw = _read_json(folder / "config.json")
     config = ModelConfig.from_hf(raw)
-    with init_empty_weights():
-        decoder = Decoder(config)
-    fill(decoder, folder, place, number_type)
+    decoder = build(config, folder, place, number_type)
     tokenizer = _tokenizer(folder)
     return LoadedModel(
         name=name if name in BUILT_IN else Path(name).name,
         config=config,
-        decoder=decoder.eval(),
+        decoder=decoder,
         tokenizer=tokenizer,
         eos_ids=_eos_ids(folder, raw, tokenizer),
         fingerprint=fingerprint_of(folder),
@@ -83,7 +82,7 @@ def is_cached(name: str) -> bool:
         return builtin.random_is_cached(name)
     if not name:
         return False
-    return Path(name).expanduser().exists() or download.cached_hub_folder(name) is not None
+    return _what_is(name)[1] != "" or download.cached_hub_folder(name) is not None
 
 
 def fingerprint_of(folder: Path) -> str:
@@ -103,16 +102,25 @@ def find_folder(name: str) -> Path:
         return download.default_folder()
     if name in BUILT_IN:
         return builtin.random_folder(name)
-    path = Path(name).expanduser()
-    if name and path.is_dir():
-        return path
-    if path.is_file():
-        return _folder_of_file(path)
-    if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", name) and path.suffix != ".gguf":
+    path, kind = _what_is(name)
+    if kind:
+        return path if kind == "folder" else _folder_of_file(path)
+    # As the hub has them: neither part begins or ends with a dot or a dash.
+    if re.fullmatch(r"\w([\w.-]*\w)?/\w([\w.-]*\w)?", name, re.A) and path.suffix != ".gguf":
         return download.hub_folder(name)
     close = difflib.get_close_matches(name.lower(), BUILT_IN, n=1, cutoff=0.4)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise ModelLoadError(f"There is no model or file {name!r}: give {ACCEPTED}.{hint}")
+    raise ModelLoadError(f"There is no model or file {shown(name)}: give {ACCEPTED}.{hint}")
+
+
+def _what_is(name: str) -> tuple[Path, str]:
+    """The path, and "folder", "file" or "" (nothing there, or no possible name of a path)."""
+    path = Path(name)
+    with suppress(OSError, ValueError, RuntimeError):  # too long, a zero byte, an unknown ~user
+        path = path.expanduser()
+        if name and path.exists():
+            return path, "folder" if path.is_dir() else "file"
+    return path, ""
 
 
 def _folder_of_file(path: Path) -> Path:
@@ -127,12 +135,12 @@ def _folder_of_file(path: Path) -> Path:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ModelLoadError(
             f"{path.parent} has no {path.name}: give a Hugging Face model folder, or a .gguf file."
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelLoadError(f"{path} cannot be read ({error}): download it again.") from error
     if not isinstance(content, dict):
         raise ModelLoadError(f"{path} is damaged: download it again.")
@@ -145,14 +153,20 @@ def _tokenizer(folder: Path) -> Any:
 
     plain = ("PreTrainedTokenizerFast", "TokenizersBackend")
     settings = folder / "tokenizer_config.json"
-    named = _read_json(settings).get("tokenizer_class") if settings.is_file() else None
-    kind: Any = PreTrainedTokenizerFast if named in plain else AutoTokenizer
+    said = _read_json(settings) if settings.is_file() else {}
+    if said.get("auto_map"):
+        raise ModelLoadError(
+            f"{settings} is refused, because its auto_map asks to run a program of the model's "
+            "own: use a model with an ordinary tokenizer."
+        )
+    kind: Any = PreTrainedTokenizerFast if said.get("tokenizer_class") in plain else AutoTokenizer
     try:
-        return kind.from_pretrained(str(folder), local_files_only=True)
+        # Never ask, never run: a config.json may name programs as well.
+        return kind.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     except Exception as error:
         # Each tokenizer family fails in its own way on missing or damaged files.
         raise ModelLoadError(
-            f"{folder} has no usable tokenizer ({error}): add its tokenizer.json and "
+            f"{folder} has no usable tokenizer ({first_line(error)}): add its tokenizer.json and "
             "tokenizer_config.json."
         ) from error
 
@@ -163,18 +177,24 @@ def _eos_ids(folder: Path, raw: dict[str, Any], tokenizer: Any) -> frozenset[int
     settings = _read_json(generation) if generation.is_file() else {}
     for ids in (settings.get("eos_token_id"), raw.get("eos_token_id"), tokenizer.eos_token_id):
         if ids is not None:
-            return frozenset(ids if isinstance(ids, list) else [ids])
+            listed: list[Any] = ids if isinstance(ids, list) else [ids]
+            if not all(is_whole_number(token_id) for token_id in listed):
+                raise ModelLoadError(
+                    f"{folder} is damaged: its eos_token_id is {shown(ids)}, which must be a whole "
+                    "number or a list of them."
+                )
+            return frozenset(listed)
     return frozenset()
 
 
 def _device(device: str | torch.device) -> torch.device:
     try:
         place = torch.device(device)
-        torch.empty(1, device=place)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        torch.zeros(1, device=place).item()  # a place that keeps values
+    except Exception as error:  # each kind of device fails in its own way
         raise ModelLoadError(
-            f"The device {str(device)!r} cannot be used here: give 'cpu', or 'cuda' on a computer "
-            "whose torch finds a GPU."
+            f"The device {shown(str(device))} cannot be used here: give 'cpu', or 'cuda' on a "
+            "computer whose torch finds a GPU."
         ) from error
     return place
 
@@ -182,5 +202,7 @@ def _device(device: str | torch.device) -> torch.device:
 def _dtype(dtype: str | torch.dtype) -> torch.dtype:
     found = DTYPES.get(str(dtype).removeprefix("torch."))
     if found is None:
-        raise ModelLoadError(f"The dtype {dtype} is not offered: give {', '.join(DTYPES)}.")
+        raise ModelLoadError(
+            f"The dtype {shown(str(dtype))} is not offered: give {', '.join(DTYPES)}."
+        )
     return found

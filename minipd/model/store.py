@@ -24,6 +24,11 @@ class ModelLoadError(ValueError):
     """A model that cannot be had or read; the message is one sentence that says what to do."""
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line of at most 200 characters."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
 def models_dir() -> Path:
     return cache_dir() / "models"
 
@@ -46,7 +51,8 @@ def build_once(name: str, build: Callable[[Path], None]) -> Path:
         if (target / "config.json").is_file():
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(target.parent / f"{name}.lock"):
+        # One lock for each kind of model: a file of each GGUF's own would stay behind.
+        with FileLock(target.parent / f"{name.partition('-')[0]}.lock"):
             if not (target / "config.json").is_file():
                 _build(target, build)
     return target
@@ -137,7 +143,7 @@ def sha256_of(path: Path) -> str:
     stat = path.stat()
     state = [str(path), stat.st_size, stat.st_mtime_ns]
     memo = cache_dir() / "hashes" / (hashlib.sha256(str(path).encode()).hexdigest() + ".json")
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         known = json.loads(memo.read_text(encoding="utf-8"))
         if known["state"] == state:
             return str(known["sha256"])

@@ -7,13 +7,14 @@ A checkpoint stores q, k, v, gate and up apart and as (out, in); the decoder wan
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import init_empty_weights
 from accelerate.utils import set_module_tensor_to_device
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -76,8 +77,8 @@ def weight_files(folder: Path) -> list[Path]:
     index = folder / INDEX
     if index.is_file():
         try:
-            names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        except (ValueError, KeyError, AttributeError, TypeError):
+            names = set(json.loads(index.read_text(encoding="utf-8-sig"))["weight_map"].values())
+        except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
             raise ModelLoadError(f"{index} is damaged: download this file again.") from None
         files = [folder / str(name) for name in sorted(names)]
         if lost := [file.name for file in files if not file.is_file()]:
@@ -139,31 +140,16 @@ class Checkpoint:
     def __exit__(self, *_: object) -> None:
         self._files.close()
 
-    def check_names(self, config: ModelConfig) -> None:
-        """Raises unless the checkpoint holds exactly the tensors that `config` asks for."""
-        wanted = {name for fused in recipe(config) for name, _ in fused.parts}
-        # Old checkpoints carry their rotary table, and tied ones sometimes a second embedding.
-        unused = {"lm_head.weight"} if config.tie_word_embeddings else set[str]()
-        found = {n for n in self._reader_of if not n.endswith("rotary_emb.inv_freq")} - unused
-        for verb, names in (("lacks", wanted - found), ("has the unknown", found - wanted)):
-            if names:
-                more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-                raise ModelLoadError(
-                    f"The checkpoint in {self.folder} {verb} tensor {min(names)!r}{more}: its "
-                    f"weights do not belong to its config.json ({config.architecture})."
-                )
+    def shapes(self) -> dict[str, Shape]:
+        """Every tensor's shape, from the files' headers."""
+        return {n: tuple(r.get_slice(n).get_shape()) for n, r in self._reader_of.items()}
 
-    def tensor(self, name: str, shape: Shape) -> Tensor:
-        """The stored tensor; raises unless it has this shape and a floating-point type."""
+    def tensor(self, name: str) -> Tensor:
+        """The stored tensor; raises unless it has a floating-point type."""
         try:
             value: Tensor = self._reader_of[name].get_tensor(name)
         except (SafetensorError, OSError) as error:
             raise ModelLoadError(f"Tensor {name!r} cannot be read ({error}).") from error
-        if tuple(value.shape) != shape:
-            raise ModelLoadError(
-                f"Tensor {name!r} has shape {tuple(value.shape)} where config.json asks for "
-                f"{shape}: the weights and the config.json do not belong together."
-            )
         if value.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
             raise ModelLoadError(
                 f"Tensor {name!r} is stored as {value.dtype}, which is quantised: use an "
@@ -172,16 +158,51 @@ class Checkpoint:
         return value
 
 
-def fill(decoder: Decoder, folder: Path, device: torch.device, dtype: torch.dtype) -> None:
-    """Give every parameter of a `Decoder` on the meta device its values, on `device`."""
+def check_tensors(config: ModelConfig, shapes: Mapping[str, Shape], place: Path) -> None:
+    """Raises unless `shapes` has exactly the tensors that `config` asks for, of the right shapes.
+
+    Done before anything is built: until then nothing has confirmed the sizes in a config.
+    """
+    layers = len({name.split(".")[2] for name in shapes if name.startswith("model.layers.")})
+    if layers != config.num_layers:
+        raise _strangers(config, place, f"has {layers} layers and not {config.num_layers}")
+    wanted = {name: shape for fused in recipe(config) for name, shape in fused.parts}
+    # Old checkpoints carry their rotary table, and tied ones sometimes a second embedding.
+    unused = {"lm_head.weight"} if config.tie_word_embeddings else set[str]()
+    found = {n for n in shapes if not n.endswith("rotary_emb.inv_freq")} - unused
+    for verb, names in (
+        ("lacks", wanted.keys() - found),
+        ("has the unknown", found - wanted.keys()),
+    ):
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise _strangers(config, place, f"{verb} tensor {min(names)!r}{more}")
+    for name, shape in wanted.items():
+        if shapes[name] != shape:
+            fault = f"has tensor {name!r} of shape {shapes[name]} instead of {shape}"
+            raise _strangers(config, place, fault)
+
+
+def _strangers(config: ModelConfig, place: Path, fault: str) -> ModelLoadError:
+    return ModelLoadError(
+        f"The checkpoint in {place} {fault}: its weights do not belong to its config.json "
+        f"({config.architecture})."
+    )
+
+
+def build(config: ModelConfig, folder: Path, device: torch.device, dtype: torch.dtype) -> Decoder:
+    """The decoder that a folder's weights make, on `device`."""
     with Checkpoint(folder) as checkpoint:
-        checkpoint.check_names(decoder.config)
-        for fused in recipe(decoder.config):
-            parts = [checkpoint.tensor(name, shape) for name, shape in fused.parts]
+        check_tensors(config, checkpoint.shapes(), folder)
+        with init_empty_weights():
+            decoder = Decoder(config)
+        for fused in recipe(config):
+            parts = [checkpoint.tensor(name) for name, _ in fused.parts]
             value = _fuse([part.to(device, dtype) for part in parts], fused.is_turned)
             set_module_tensor_to_device(
                 decoder, fused.name, device, value=value, dtype=dtype, clear_cache=False
             )
+    return decoder.eval()
 
 
 def _fuse(parts: list[Tensor], is_turned: bool) -> Tensor:

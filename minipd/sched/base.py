@@ -14,10 +14,14 @@ from dataclasses import dataclass
 
 from minipd.cache.allocator import BlockAllocator
 from minipd.engine.batch import Batch, chunk_of
-from minipd.request import FinishReason, PrefillReason, Request, Sequence
+from minipd.request import FinishReason, PrefillReason, Request, Sequence, is_whole_number, shown
 from minipd.timeline import Event, EventKind, Value
 
 FinishCheck = Callable[[Sequence], FinishReason | None]
+
+
+class LimitsError(ValueError):
+    """Limits that no batch could keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +32,11 @@ class Limits:
     max_batch_tokens: int = 2048
 
     def __post_init__(self) -> None:
-        if min(self.max_running, self.max_batch_tokens) < 1:
-            raise ValueError(f"{self} would never run anything; both limits start at 1.")
+        for limit in (self.max_running, self.max_batch_tokens):
+            if not (is_whole_number(limit) and limit >= 1):
+                raise LimitsError(
+                    f"{shown(limit)} would never run anything; use a whole number from 1."
+                )
 
 
 class Scheduler:
@@ -106,10 +113,9 @@ class Scheduler:
     def cancel(self, request_id: str, now: float, reason: FinishReason = "cancelled") -> bool:
         """End a request early, wherever it stands; False when it is not here (any more)."""
         sequence = self.sequences.get(request_id)
-        if sequence is None:
-            return False
-        self.finish(sequence, reason, now)
-        return True
+        if sequence is not None:
+            self.finish(sequence, reason, now)
+        return sequence is not None
 
     def drain_events(self) -> list[Event]:
         """Hand over the events since the last call."""
@@ -120,13 +126,11 @@ class Scheduler:
     def has_work(self) -> bool:
         return bool(self.sequences)
 
-    # -- what a policy says -------------------------------------------------------------------
+    # -- what a policy says and uses ------------------------------------------------------------
 
     def pick(self, now: float) -> list[tuple[Sequence, int]]:
         """Sequences of the next step and how many tokens each runs; blocks are already theirs."""
         raise NotImplementedError
-
-    # -- what a policy uses -------------------------------------------------------------------
 
     def can_admit(self, sequence: Sequence) -> bool:
         """A free slot, and blocks for the prompt beside one block of growth per running one."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minipd.cache.allocator import CacheSizeError
 from minipd.cache.store import (
     RESERVE_BYTES,
     RESERVE_SHARE,
@@ -98,7 +101,21 @@ def test_the_error_says_how_much_is_missing() -> None:
         fit_num_blocks(big, 16, torch.float32, 0, 100_000)
 
 
-@pytest.mark.parametrize(("block_size", "max_tokens"), [(0, 100), (16, 0), (-1, 10)])
-def test_nothing_is_not_a_cache(block_size: int, max_tokens: int) -> None:
+def test_a_cache_larger_than_memory_is_refused_before_it_is_made() -> None:
+    layout = KVLayout.of(CONFIG, 10**9, 16, torch.float32)
+    with pytest.raises(CacheTooSmallError, match=r"1000000000 blocks of 16 tokens needs \d+ MiB"):
+        KVStore(layout)
+
+
+@pytest.mark.parametrize("sizes", [(0, 4), (4, 1.5), (True, 4), ("4", 4), (4, None)], ids=str)
+def test_a_layout_has_whole_numbers(sizes: tuple[Any, Any]) -> None:
+    with pytest.raises(CacheSizeError, match="two whole numbers from 1"):
+        KVLayout.of(CONFIG, *sizes, torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("block_size", "max_tokens"), [(0, 100), (16, 0), (-1, 10), (1.5, 10), ("a", 10), (True, 10)]
+)
+def test_nothing_is_not_a_cache(block_size: Any, max_tokens: int) -> None:
     with pytest.raises(ValueError, match="is none"):
         fit_num_blocks(CONFIG, block_size, torch.float32, 2**40, max_tokens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from minipd.engine.sampler import sample
+from minipd.engine.sampler import DamagedModelError, sample
 from minipd.request import SamplingParams
 
 ROW = torch.tensor([2.0, 1.0, 0.5, 0.0, -1.0, -50.0])
@@ -63,6 +63,24 @@ def test_the_smallest_temperatures_are_greedy(temperature: float, scale: float) 
     row = ROW * scale
     ids = sample(row[None], [SamplingParams(temperature=temperature)], [0])
     assert ids == [int(row.argmax())]
+
+
+@pytest.mark.parametrize("damage", [float("nan"), float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_scores_that_are_no_numbers_are_refused(damage: float, dtype: torch.dtype) -> None:
+    logits = torch.stack([ROW, ROW]).to(dtype)
+    sample(logits, [SamplingParams()] * 2, [0, 0])
+    logits[1, 3] = damage
+    for params in (SamplingParams(), SamplingParams(temperature=1.0)):
+        with pytest.raises(DamagedModelError, match="weights are damaged"):
+            sample(logits, [params] * 2, [0, 0])
+
+
+def test_minus_infinity_is_a_score_and_large_halves_are_finite() -> None:
+    row = torch.tensor([float("-inf"), 60000.0]).to(torch.float16)
+    assert sample(row.expand(64, -1), [SamplingParams()] * 64, [0] * 64) == [1] * 64
+    with pytest.raises(DamagedModelError):
+        sample(torch.full((1, 3), float("-inf")), [SamplingParams()], [0])
 
 
 def test_a_draw_is_keyed_by_seed_and_position_only() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minipd.engine import text as text_module
 from minipd.engine.text import TextStream
 
 
@@ -78,6 +81,21 @@ def test_what_may_begin_a_stop_string_waits() -> None:
         stream.push(index)
         shown.append(stream.take())
     assert shown == ["ab", "", "", "##x"]
+
+
+@given(st.text("ab", max_size=12), st.text("ab", min_size=1, max_size=20))
+def test_what_is_held_back_against_the_definition(text: str, stop: str) -> None:
+    slow = max(n for n in range(len(stop)) if n == 0 or text.endswith(stop[:n]))
+    assert text_module._overlap(text, stop) == slow  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_very_long_stop_string_costs_no_more_than_the_text() -> None:
+    stream = TextStream(Bytes([b"ab "]), ("ab ab x" * 200_000,))
+    started = time.perf_counter()
+    for _ in range(300):
+        stream.push(0)
+        stream.take()
+    assert time.perf_counter() - started < 2.0  # minutes, where its every beginning is tried
 
 
 def test_an_answer_cut_inside_a_character_still_ends_before_its_stop_string() -> None:

@@ -77,7 +77,7 @@ def test_the_record_has_every_promised_figure(demo: Demo) -> None:
     assert record["p99_itl_ratio"] == pytest.approx(
         record["p99_itl_ms"]["colocated"] / record["p99_itl_ms"]["disaggregated"]
     )
-    assert 0 < record["handoff_share_of_prefill"] and 0 <= record["exposed_handoff_share"]
+    assert record["handoff_share_of_prefill"] > 0 and record["exposed_handoff_share"] >= 0
 
 
 def test_the_verdict_reports_the_price_too(demo: Demo) -> None:
@@ -101,7 +101,9 @@ def test_better_worse_or_alike(demo: Demo, colocated: float, split: float, words
 
 def test_another_winner_is_named(demo: Demo) -> None:
     p99 = {"colocated": 0.5, "disaggregated": 0.1, "colocated_length_aware": 0.3}
-    assert "shortest p99 gap was that of 'chunked': 20 ms" in said(altered(demo, chunked=0.02, **p99))
+    assert "shortest p99 gap was that of 'chunked': 20 ms" in said(
+        altered(demo, chunked=0.02, **p99)
+    )
     assert "shortest p99 gap" not in said(altered(demo, chunked=0.2, **p99))
 
 

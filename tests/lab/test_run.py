@@ -149,9 +149,7 @@ def test_files_are_tried_before_the_model_is_loaded(
 
 def test_prompts_beyond_the_context_are_refused() -> None:
     with pytest.raises(ValueError, match="cap prompts and outputs"):
-        run_plan(
-            plan(workload="rag", max_prompt_tokens=None), console=Console(file=io.StringIO())
-        )
+        run_plan(plan(workload="rag", max_prompt_tokens=None), console=Console(file=io.StringIO()))
 
 
 def test_a_trace_is_cut_and_slowed_and_says_so(tmp_path: Path) -> None:

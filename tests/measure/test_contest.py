@@ -158,7 +158,10 @@ def test_sharing_cores_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
             self.setup, self.notes = setup, [*setup.caveats, "a remark of a worker"]
 
     told = notes_of(Still(), split_cores(2))  # type: ignore[arg-type]
-    assert [note[:30] for note in told] == ["2 workers share 1 core(s): the", "A remark of a worker."]
+    assert [note[:30] for note in told] == [
+        "2 workers share 1 core(s): the",
+        "A remark of a worker.",
+    ]
 
 
 def test_every_run_gets_a_fresh_router(tiny: LoadedModel) -> None:

@@ -12,7 +12,14 @@ import pytest
 
 from minipd.measure import hardware, machine
 from minipd.measure.hardware import Noise, NoiseMeter
-from minipd.measure.machine import MachineError, describe_machine, parse_cpus, pin_to, pinned, usable_cpus
+from minipd.measure.machine import (
+    MachineError,
+    describe_machine,
+    parse_cpus,
+    pin_to,
+    pinned,
+    usable_cpus,
+)
 
 
 @pytest.mark.parametrize(

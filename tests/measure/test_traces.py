@@ -124,7 +124,7 @@ BAD = {
     "10,000 years": (HEAD + GOOD + "9999-11-16 18:17:04,5,5\n", "spans 7976 years"),
     "version": ('{"format":"minipd-trace","version":99}\n', "version 99 .*reads version 1"),
     "no version": ('{"format":"minipd-trace"}\n', "version None"),
-    "broken header": ('{"format":"minipd-trace",\n', "Line 1 .*not valid JSON; mend the header"),
+    "broken header": ('{"format":"minipd-trace",\n', "Line 1 .*not valid JSON .*; mend the header"),
     "long line": (HEAD + "x" * 1_500_000, "Line 2 .*longer than"),
 }
 

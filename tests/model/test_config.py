@@ -112,6 +112,44 @@ def test_what_would_be_computed_wrongly_is_refused(config: dict[str, Any], word:
         ModelConfig.from_hf(config)
 
 
+NAN, INF = float("nan"), float("inf")
+DAMAGED: list[dict[str, Any]] = [
+    *(raw(rms_norm_eps=value) for value in (NAN, INF, -5, 0, "x", None, [1], 1e300, 10**400, True)),
+    *(raw(rope_theta=value) for value in (NAN, INF, -5, 0, "a", [1], 10**400)),
+    *(raw(rope_parameters=value) for value in ([1], "x", 5, {"full_attention": 5})),
+    *(raw(rope_scaling={"type": "linear", "factor": value}) for value in (0, NAN, None, "x")),
+    raw(rope_parameters={"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
+                         "high_freq_factor": 1}),
+    *(raw(tie_word_embeddings=value) for value in ("false", 1, [], None)),
+    *(raw(architectures=value) for value in (5, "LlamaForCausalLM", {"a": 1})),
+    raw(layer_types=5, use_sliding_window=True, architectures=["Qwen3ForCausalLM"]),
+    raw("Qwen2", use_sliding_window=True, max_window_layers="x"),
+    *(raw("Mistral", sliding_window=value) for value in ("x", [1], 1.5)),
+    *(raw(max_position_embeddings=value) for value in (10**15, 10**400, 1.5, "x")),
+    *(raw(vocab_size=value) for value in (10**12, -1, "512", True, 512.0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("config", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_value_is_refused_in_one_sentence(config: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedModelError, match=r"config.json is damaged: ") as caught:
+        ModelConfig.from_hf(config)
+    assert len(str(caught.value)) < 200 and "\n" not in str(caught.value)
+
+
+STRANGE: list[dict[str, Any]] = [
+    *(raw(architectures=value) for value in ([5], [["LlamaForCausalLM"]], [None], [{}])),
+    *(raw(partial_rotary_factor=value) for value in ("x", [1])),
+    raw(rope_parameters={"rope_type": ["a"]}),
+]
+
+
+@pytest.mark.parametrize("config", STRANGE, ids=range(len(STRANGE)))
+def test_a_value_of_a_strange_type_is_not_supported(config: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedModelError, match="not supported"):
+        ModelConfig.from_hf(config)
+
+
 ACCEPTED: list[dict[str, Any]] = [
     raw("Mistral", sliding_window=4096, max_position_embeddings=4096),
     raw("Mistral", sliding_window=None),

@@ -235,6 +235,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"fields": {"tokenizer.ggml.pre": "unheard-of"}}, "unheard-of"),
     ({"extra": [("blk.0.ffn_gate_inp.weight", np.ones((8, 64), np.float32))]}, "ffn_gate_inp"),
     ({"family": "Gemma", "head_dim": 16}, "'gemma'"),
+    ({"fields": {"llama.block_count": 10**6}}, "2 layers and not 1000000"),
+    ({"fields": {"llama.embedding_length": 128}}, "has tensor .* of shape"),
+    ({"fields": {"llama.attention.layer_norm_rms_epsilon": float("nan")}}, "rms_norm_eps = nan"),
 ]
 
 
@@ -245,7 +248,18 @@ def test_what_would_be_computed_wrongly_is_refused(
     path, _ = make_gguf(**options)
     with pytest.raises(ValueError, match=word):
         load(path)
-    assert not list((cache / "models").glob("*gguf*[!k]")), "no half folder may stay"
+    left = [path.name for path in (cache / "models").iterdir()]
+    assert left in ([], ["gguf.lock"]), "neither half a folder nor a lock for each file may stay"
+
+
+def test_merges_that_are_none(make_gguf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def add_bad(writer: gguf.GGUFWriter, _: list[str]) -> None:
+        writer.add_array("tokenizer.ggml.merges", ["no-pair", "zzzz qqqq"])
+
+    monkeypatch.setattr(gguf.GGUFWriter, "add_token_merges", add_bad)
+    path, _ = make_gguf()
+    with pytest.raises(ModelLoadError, match="unusable tokenizer"):
+        load(path)
 
 
 def test_unknown_quantisation(make_gguf: Any) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,77 @@ def test_unknown_names(cache: Path, name: str, word: str) -> None:
 def test_files_that_are_no_model(llama: Path, tmp_path: Path) -> None:
     refused(llama / "model.safetensors", "give the folder")
     refused(llama / "config.json", "is not a model")
+
+
+def rewrite(file: Path, **values: Any) -> None:
+    content = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(content | values))
+
+
+def test_a_tokenizer_with_a_program_of_its_own(llama: Path) -> None:
+    proof = llama / "it-ran"
+    (llama / "evil.py").write_text(f"open({str(proof)!r}, 'w').close()\nclass T: pass\n")
+    auto_map = {"AutoTokenizer": ["evil.T", None], "AutoConfig": "evil.T"}
+    rewrite(llama / "config.json", auto_map=auto_map)
+    load(llama)  # known to minipd by its architecture: the program is not looked at
+    rewrite(llama / "tokenizer_config.json", tokenizer_class="T")
+    with suppress(ModelLoadError):
+        load(llama)
+    rewrite(llama / "tokenizer_config.json", auto_map=auto_map)
+    refused(llama, "auto_map", "refused")
+    assert not proof.exists()
+
+
+def test_sizes_that_the_weights_do_not_confirm(llama: Path) -> None:
+    started = time.perf_counter()
+    config = (llama / "config.json").read_text()
+    for key, value in {"num_hidden_layers": 10**7, "vocab_size": 10**9, "hidden_size": 10**9,
+                       "intermediate_size": 10**9, "head_dim": 10**9}.items():  # fmt: skip
+        rewrite(llama / "config.json", **{key: value})
+        refused(llama, "do not belong to its config.json")
+        (llama / "config.json").write_text(config)
+    assert time.perf_counter() - started < 10
+
+
+def test_nested_json(llama: Path) -> None:
+    deep = "[" * 100_000
+    for name in ("tokenizer_config.json", "model.safetensors.index.json", "config.json"):
+        (llama / name).write_text(deep)
+        refused(llama, name)
+
+
+def test_a_byte_order_mark_is_no_damage(llama: Path) -> None:
+    file = llama / "config.json"
+    file.write_text("\ufeff" + file.read_text(), encoding="utf-8")
+    assert load(llama).config.num_layers == 3
+
+
+@pytest.mark.parametrize("ids", ["x", 1.5, [1, "a", None], {"a": 1}, [[1]], True], ids=repr)
+def test_eos_ids_are_whole_numbers(llama: Path, ids: Any) -> None:
+    rewrite(llama / "generation_config.json", eos_token_id=ids)
+    refused(llama, "eos_token_id", "whole number")
+
+
+def test_a_tokenizer_error_is_one_line(llama: Path) -> None:
+    (llama / "tokenizer.json").unlink()
+    with pytest.raises(ModelLoadError) as caught:
+        load(llama)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 5000, "x/" * 3000, "a\0b", "~nobody-here/x", "a/..", "a/.b", "-a/b", "a/b-"]
+)
+def test_names_that_nothing_can_have(cache: Path, name: str) -> None:
+    refused(name, "There is no model or file", "hub id")
+    with pytest.raises(ModelLoadError) as caught:
+        load(name)
+    assert len(str(caught.value)) < 350
+
+
+@pytest.mark.parametrize("device", [None, [1], "meta", "privateuseone", 1.5, "x" * 5000])
+def test_devices_that_hold_no_values(cache: Path, device: Any) -> None:
+    refused("tiny", "cannot be used here", device=device)
 
 
 def test_device_and_dtype(cache: Path) -> None:
