@@ -31,7 +31,7 @@ from minipd.pools import messages as m
 from minipd.pools.coordinator import Coordinator
 from minipd.pools.tickets import Member
 from minipd.request import Request, SamplingParams
-from minipd.sched.base import Limits
+from minipd.sched.limits import Limits
 from minipd.sched.router import NeverRemote
 from minipd.sched.split import DecodeOnly
 

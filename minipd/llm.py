@@ -30,8 +30,9 @@ from minipd.request import (
     shown,
     validate,
 )
-from minipd.sched.base import Limits, Scheduler
+from minipd.sched.base import Scheduler
 from minipd.sched.colocated import PrefillFirst
+from minipd.sched.limits import Limits
 from minipd.timeline import Event
 
 DEFAULT_CACHE_TOKENS = 32_768

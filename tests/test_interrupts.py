@@ -20,7 +20,7 @@ from minipd.llm import LLM
 from minipd.measure.invariants import check_timeline
 from minipd.model.load import LoadedModel, load
 from minipd.request import SamplingParams
-from minipd.sched.base import Limits
+from minipd.sched.limits import Limits
 
 ROOM = str(Path(minipd.__file__).parent)
 PARAMS = SamplingParams(6, ignore_eos=True)

@@ -18,7 +18,7 @@ from minipd.request import (
     shown,
     validate,
 )
-from minipd.sched.base import Limits, LimitsError
+from minipd.sched.limits import Limits, LimitsError
 from minipd.timeline import Event, TimelineError, read_jsonl
 
 BAD_PARAMS = [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from minipd.request import FinishReason, PrefillReason, Request
-from minipd.sched.base import Limits
+from minipd.sched.limits import Limits
 from minipd.timeline import Event
 
 Role = Literal["prefill", "decode", "both"]

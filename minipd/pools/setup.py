@@ -12,7 +12,7 @@ from minipd.pools import messages as m
 from minipd.pools.links.choose import LinkKind
 from minipd.pools.links.emulated import Network
 from minipd.pools.paced import Pace
-from minipd.sched.base import Limits
+from minipd.sched.limits import Limits
 
 Mode = Literal["colocated", "decode_first", "chunked", "disaggregated"]
 PoolKind = Literal["processes", "threads"]

@@ -8,35 +8,17 @@ that happens goes out as timeline events; so the real engine and the simulator r
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from minipd.cache.allocator import BlockAllocator
 from minipd.engine.batch import Batch, chunk_of
-from minipd.request import FinishReason, PrefillReason, Request, Sequence, is_whole_number, shown
+from minipd.request import FinishReason, PrefillReason, Request, Sequence
+from minipd.sched.limits import Limits
 from minipd.timeline import Event, EventKind, Value
 
 FinishCheck = Callable[[Sequence], FinishReason | None]
-
-
-class LimitsError(ValueError):
-    """Limits that no batch could keep."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """`max_running` sequences hold KV at once; a step reads `max_batch_tokens` of prompts."""
-
-    max_running: int = 16
-    max_batch_tokens: int = 2048
-
-    def __post_init__(self) -> None:
-        for limit in (self.max_running, self.max_batch_tokens):
-            if not (is_whole_number(limit) and limit >= 1):
-                raise LimitsError(
-                    f"{shown(limit)} would never run anything; use a whole number from 1."
-                )
 
 
 class Scheduler:
@@ -201,7 +183,10 @@ class Scheduler:
         self.emit(now, kind, sequence, reason=reason, output_tokens=len(sequence.output_ids))
 
     def watch_deadline(self, request: Request) -> None:
-        if request.deadline_s is not None:
+        if request.deadline_s is not None and request.deadline_s < math.inf:
+            if len(self._deadlines) > 2 * len(self.sequences) + 64:  # mostly of ended requests
+                self._deadlines = [d for d in self._deadlines if self._counts(d)]
+                heapq.heapify(self._deadlines)
             heapq.heappush(self._deadlines, (request.deadline_s, request.id))
 
     def emit(self, now: float, kind: EventKind, sequence: Sequence, **data: Value) -> None:
@@ -237,14 +222,17 @@ class Scheduler:
 
     def _expire(self, now: float) -> None:
         while self._deadlines and self._deadlines[0][0] <= now:
-            _, request_id = heapq.heappop(self._deadlines)
-            self.cancel(request_id, now, "deadline")
+            deadline = heapq.heappop(self._deadlines)
+            if self._counts(deadline):
+                self.cancel(deadline[1], now, "deadline")
+
+    def _counts(self, deadline: tuple[float, str]) -> bool:
+        """Is it that of a request that is here, not of an earlier one of the same id?"""
+        held = self.sequences.get(deadline[1])
+        return held is not None and held.request.deadline_s == deadline[0]
 
     def _emit_step(self, batch: Batch, now: float) -> None:
-        data: dict[str, Value] = {
-            "start_s": batch.start_s,
-            "prefill_tokens": batch.num_prefill_tokens,
-            "decode_seqs": batch.num_decode_seqs,
-            "requests": [chunk.request_id for chunk in batch.chunks],
-        }
+        tokens, seqs = batch.num_prefill_tokens, batch.num_decode_seqs
+        data: dict[str, Value] = {"start_s": batch.start_s, "prefill_tokens": tokens}
+        data |= {"decode_seqs": seqs, "requests": [chunk.request_id for chunk in batch.chunks]}
         self._events.append(Event(now, "step", self.worker, "", data))

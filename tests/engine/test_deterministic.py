@@ -12,8 +12,9 @@ from minipd.engine.batch import Chunk
 from minipd.llm import LLM
 from minipd.model.load import LoadedModel
 from minipd.request import SamplingParams
-from minipd.sched.base import Limits, Scheduler
+from minipd.sched.base import Scheduler
 from minipd.sched.colocated import Chunked, DecodeFirst, PrefillFirst
+from minipd.sched.limits import Limits
 
 
 def all_logits(

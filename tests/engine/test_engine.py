@@ -11,8 +11,9 @@ from minipd.llm import LLM
 from minipd.measure.same_tokens import compare, logits_of, summarise, teacher_forced_logits
 from minipd.model.load import LoadedModel
 from minipd.request import RequestError, SamplingParams
-from minipd.sched.base import Limits, Scheduler
+from minipd.sched.base import Scheduler
 from minipd.sched.colocated import Chunked, DecodeFirst, PrefillFirst
+from minipd.sched.limits import Limits
 
 P = 8  # block size of these tests
 POLICIES: list[type[Scheduler]] = [PrefillFirst, DecodeFirst, Chunked]

@@ -14,7 +14,7 @@ from minipd.llm import LLM
 from minipd.pools import messages as m
 from minipd.pools.cluster import Setup
 from minipd.request import Request, SamplingParams
-from minipd.sched.base import Limits
+from minipd.sched.limits import Limits
 from minipd.sched.router import Threshold
 from tests.pools.by_hand import HandDriven
 from tests.pools.helpers import answers, ask, check_same, check_sound, ending, events

@@ -13,7 +13,7 @@ from minipd.pools.cluster import Cluster, ClusterError, Setup
 from minipd.pools.links.emulated import Network
 from minipd.pools.paced import Pace
 from minipd.request import RequestError
-from minipd.sched.base import Limits
+from minipd.sched.limits import Limits
 from minipd.sched.router import Threshold
 from minipd.timeline import Event
 from tests.pools.helpers import answers, ask, check_same, check_sound, ending, events, mixed, when

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from minipd.cache.allocator import BlockAllocator
 from minipd.engine.batch import Chunk
 from minipd.request import Request, SamplingParams, Sequence
-from minipd.sched.base import Limits, Scheduler
+from minipd.sched.base import Scheduler
 from minipd.sched.colocated import Chunked, DecodeFirst, PrefillFirst
+from minipd.sched.limits import Limits
 from minipd.timeline import TERMINAL_KINDS, Event
 
 EOS = 0
@@ -288,3 +289,16 @@ def test_why_an_answer_ends(policy: type[Scheduler]) -> None:
         sequence = scheduler.add(Request("r", tuple(to_eos), params), 0.0)
         drain(scheduler, executor)
         assert sequence.finish_reason == reason
+
+
+def test_a_deadline_belongs_to_one_request_only() -> None:
+    """A later request of the same id has its own deadline, or none; ended ones are forgotten."""
+    scheduler = PrefillFirst("w", BlockAllocator(8, 4))
+    for number in range(500):
+        request = Request("same", (1, 2), SamplingParams(max_tokens=1), deadline_s=1000.0 + number)
+        scheduler.add(request, 0.0)
+        assert scheduler.cancel("same", 0.0)
+    assert len(scheduler._deadlines) < 100
+    scheduler.add(Request("same", (1, 2), SamplingParams(max_tokens=5)), 0.0)
+    scheduler.schedule(1e9)
+    assert "same" in scheduler.sequences

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from minipd.cache.allocator import BlockAllocator
 from minipd.engine.batch import Chunk
 from minipd.request import Request, SamplingParams
-from minipd.sched.base import Limits
+from minipd.sched.limits import Limits
 from minipd.sched.split import DecodeOnly, PrefillOnly
 from minipd.timeline import TERMINAL_KINDS, Event
 

@@ -29,7 +29,8 @@ from minipd.pools.cluster import Cluster, Mode, Setup
 from minipd.pools.paced import Pace, PacedExecutor
 from minipd.pools.worker import POLICIES
 from minipd.request import Request, SamplingParams
-from minipd.sched.base import Limits, Scheduler
+from minipd.sched.base import Scheduler
+from minipd.sched.limits import Limits
 from minipd.sched.router import AlwaysRemote, RoundRobin, Router, WorkerLoad
 from minipd.sched.split import DecodeOnly, PrefillOnly
 
@@ -250,6 +251,7 @@ def decisions_of_cluster(
     with Cluster(replace(SETUP, mode=mode)) as cluster:
         cluster.clock = conductor.monotonic
         cluster.reconfigure(mode)  # a coordinator on that clock
+        cluster._is_running = True  # keep the events, as in a run
         todo = deque(trace())
         while todo or cluster.num_unfinished:
             settle(cluster, conductor)
