@@ -91,10 +91,13 @@ class KVStore:
     def device(self) -> torch.device:
         return self.buffer.device
 
-    def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor) -> None:
-        """Put rows `k` and `v` (T, K, D) at `slots` (T,), int64."""
-        self._key_rows[layer].index_copy_(0, slots, k)
-        self._value_rows[layer].index_copy_(0, slots, v)
+    def write(self, layer: int, slots: range | Tensor, k: Tensor, v: Tensor) -> None:
+        """Put rows `k` and `v` (T, K, D) at `slots`: a range of them, or (T,) int64."""
+        for rows, new in ((self._key_rows[layer], k), (self._value_rows[layer], v)):
+            if isinstance(slots, range):
+                rows.narrow(0, slots.start, len(slots)).copy_(new)
+            else:
+                rows.index_copy_(0, slots, new)
 
     def read(self, layer: int, run: range | Tensor) -> tuple[Tensor, Tensor]:
         """A sequence's keys and values, heads first, (1, K, S, D) each: views for a `range` of

@@ -44,6 +44,7 @@ class GatherAttention:
         self.store = store
         size, device = store.layout.block_size, store.device
         written: list[int] = []
+        own: range | Tensor = range(0)
         self.spans: list[Span] = []
         for chunk in chunks:
             slots = slots_of(chunk.block_ids, 0, chunk.stop, size)  # S of them
@@ -54,7 +55,8 @@ class GatherAttention:
             mask = _causal_mask(chunk.start, count, device) if chunk.start and count > 1 else None
             self.spans.append(Span(count, slots, mask))
         self.num_rows = len(written)
-        self.slots = torch.tensor(written, device=device)  # (T,)
+        is_one_run = len(chunks) == 1 and isinstance(own, range)
+        self.slots = own if is_one_run else torch.tensor(written, device=device)  # (T,)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """`q` (T, H, D), `k` and `v` (T, K, D) to (T, H, D); rows past `num_rows` are padding."""
@@ -106,21 +108,23 @@ def _prompt_in_blocks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """
     (num_tokens, num_heads, size), num_kv_heads = q.shape, k.shape[1]
     group = num_heads // num_kv_heads
-    queries = (q * size**-0.5).view(num_tokens, num_kv_heads, group * size).transpose(0, 1)
-    queries = queries.reshape(num_kv_heads, num_tokens * group, size)  # (K, T G, D)
+    queries = q.new_empty(num_kv_heads, num_tokens, group * size)
+    torch.mul(q.view(num_tokens, num_kv_heads, -1).transpose(0, 1), size**-0.5, out=queries)
+    queries = queries.view(num_kv_heads, num_tokens * group, size)  # (K, T G, D)
     keys, values = k.permute(1, 2, 0), v.transpose(0, 1)  # (K, D, T), (K, T, D)
     hidden = torch.full((BLOCK_ROWS, BLOCK_ROWS), float("-inf")).triu_(1)  # later tokens
     hidden = hidden.repeat_interleave(group, 0)  # (rows G, rows)
-    mixed = torch.empty_like(queries)  # (K, T G, D)
+    mixed = q.new_empty(num_tokens, num_kv_heads, group, size)  # (T, K, G, D)
     for start in range(0, num_tokens, BLOCK_ROWS):
         end = min(start + BLOCK_ROWS, num_tokens)
         rows = slice(start * group, end * group)
         scores = queries[:, rows] @ keys[:, :, :end]  # (K, rows G, end)
         own = scores[:, :, start:]  # (K, rows G, rows)
         own.add_(hidden[: own.shape[1], : own.shape[2]])
-        mixed[:, rows] = scores.softmax(-1) @ values[:, :end]
-    mixed = mixed.view(num_kv_heads, num_tokens, group * size).transpose(0, 1)
-    return mixed.reshape(q.shape)  # (T, H, D)
+        block = scores.softmax(-1) @ values[:, :end]  # (K, rows G, D)
+        block = block.view(num_kv_heads, end - start, group, size).transpose(0, 1)
+        mixed[start:end] = block  # (rows, K, G, D)
+    return mixed.view(q.shape)  # (T, H, D)
 
 
 def _later_chunk(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
