@@ -1,6 +1,7 @@
 """Build notebooks and quiz banks from `course/lessons`: `python -m course.build [--check]`.
 
-`--check` writes nothing, lists what is stale and exits with 1 if anything is.
+`--check` writes nothing, lists what is stale and exits with 1 if anything is. `--only 03` builds
+one lesson and touches no other file.
 """
 
 from __future__ import annotations
@@ -73,17 +74,19 @@ def build_lesson(folder: Path, facts: Facts, glossary: list[Word]) -> Iterator[t
     yield BANKS / f"{lesson}.json", bank
 
 
-def build_all(root: Path = ROOT) -> dict[Path, str]:
-    """Every built file of the course, relative to `root`, with its text."""
+def build_all(root: Path = ROOT, only: str = "") -> dict[Path, str]:
+    """Every built file of the course (or of lesson `only`), relative to `root`, with its text."""
     facts = read_facts(root / "course" / "facts.yaml")
-    folders = lesson_folders(root / "course")
+    folders = [f for f in lesson_folders(root / "course") if f.name.startswith(only)]
     glossary = read_glossary(root / "course" / "glossary.yaml")
     return dict(file for folder in folders for file in build_lesson(folder, facts, glossary))
 
 
-def stale_files(root: Path, built: dict[Path, str]) -> list[str]:
-    """Built files that are missing, differ, or have no source any more."""
+def stale_files(root: Path, built: dict[Path, str], only: str = "") -> list[str]:
+    """Built files that are missing, differ, or (unless only a lesson counts) lost their source."""
     stale = [path for path, text in built.items() if _read(root / path) != text]
+    if only:
+        return [path.as_posix() for path in stale]
     for room, ending in [*((Path(room), "ipynb") for room in ROOMS), (BANKS, "json")]:
         there = {path.relative_to(root) for path in (root / room).glob(f"*.{ending}")}
         stale += sorted(there - set(built))
@@ -94,9 +97,9 @@ def _read(path: Path) -> str | None:
     return path.read_bytes().decode() if path.exists() else None
 
 
-def write_files(root: Path, built: dict[Path, str]) -> None:
+def write_files(root: Path, built: dict[Path, str], only: str = "") -> None:
     """Write what changed, and remove built files whose source is gone."""
-    for name in stale_files(root, built):
+    for name in stale_files(root, built, only):
         path = root / name
         if Path(name) in built:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -109,18 +112,20 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     """The command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m course.build", description=__doc__)
     parser.add_argument("--check", action="store_true", help="only list stale files")
-    only_check: bool = parser.parse_args(arguments).check
+    parser.add_argument("--only", default="", metavar="NN", help="one lesson, like 03")
+    options = parser.parse_args(arguments)
+    only_check, only = bool(options.check), str(options.only)
     try:
-        built = build_all(root)
+        built = build_all(root, only)
     except CourseError as error:
         print(f"course.build: {error}", file=sys.stderr)
         return 1
-    stale = stale_files(root, built)
+    stale = stale_files(root, built, only)
     if only_check:
         for name in stale:
             print(f"stale: {name}; run `python -m course.build`")
         return 1 if stale else 0
-    write_files(root, built)
+    write_files(root, built, only)
     print(f"{len(built)} files, {len(stale)} of them updated.")
     return 0
 

@@ -83,6 +83,7 @@ def test_runs_without_warnings_or_bare_pictures(path, tmp_path):
     if path.parent.name == "notebooks":  # nobody pressed a button: said so, measured all the same
         assert sum("No prediction was made" in page for page in pages(book)) >= 2
         assert stray_values(book) == [], "a table or picture has a bare value below it"
+    if path == ROOT / "notebooks" / "00_your_machine.ipynb":
         assert any("one stroke for each token" in page for page in pages(book))
 
 

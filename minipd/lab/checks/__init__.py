@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from minipd.lab.checks.lesson_00 import EXERCISES as _LESSON_00
+import importlib
+import pkgutil
+
 from minipd.lab.hints import Exercise
 
-EXERCISES: dict[str, Exercise] = {exercise.id: exercise for exercise in (*_LESSON_00,)}
+
+def _all_exercises() -> dict[str, Exercise]:
+    """Every exercise of the modules `lesson_NN`, in the order of the lessons."""
+    names = sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name.startswith("lesson_"))
+    lessons = [importlib.import_module(f"{__name__}.{name}") for name in names]
+    return {task.id: task for lesson in lessons for task in lesson.EXERCISES}
+
+
+EXERCISES: dict[str, Exercise] = _all_exercises()
 
 
 class UnknownExerciseError(ValueError):
