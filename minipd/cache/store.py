@@ -84,8 +84,8 @@ class KVStore:
         # Views made once: a decode step reads them for every sequence of every layer.
         self._key_rows = [keys.flatten(0, 1) for keys in self.keys]  # L x (N P, K, D)
         self._value_rows = [values.flatten(0, 1) for values in self.values]  # L x (N P, K, D)
-        self._key_heads = [rows.transpose(0, 1)[None] for rows in self._key_rows]
-        self._value_heads = [rows.transpose(0, 1)[None] for rows in self._value_rows]
+        self._key_columns = [rows.permute(1, 2, 0) for rows in self._key_rows]  # L x (K, D, N P)
+        self._value_heads = [rows.transpose(0, 1) for rows in self._value_rows]  # L x (K, N P, D)
 
     @property
     def device(self) -> torch.device:
@@ -100,15 +100,14 @@ class KVStore:
                 rows.index_copy_(0, slots, new)
 
     def read(self, layer: int, run: range | Tensor) -> tuple[Tensor, Tensor]:
-        """A sequence's keys and values, heads first, (1, K, S, D) each: views for a `range` of
+        """A sequence's keys as columns (K, D, S) and its values (K, S, D): views for a `range` of
         slots, else gathered copies."""
-        keys, values = self._key_heads[layer], self._value_heads[layer]  # (1, K, N P, D)
         if isinstance(run, range):
-            length = len(run)
-            return keys.narrow(2, run.start, length), values.narrow(2, run.start, length)
+            keys, values = self._key_columns[layer], self._value_heads[layer]
+            return keys.narrow(2, run.start, len(run)), values.narrow(1, run.start, len(run))
         rows = self._key_rows[layer].index_select(0, run)  # (S, K, D)
         value_rows = self._value_rows[layer].index_select(0, run)  # (S, K, D)
-        return rows.transpose(0, 1)[None], value_rows.transpose(0, 1)[None]
+        return rows.permute(1, 2, 0), value_rows.transpose(0, 1)
 
 
 def slots_of(block_ids: list[int], start: int, stop: int, block_size: int) -> range | Tensor:

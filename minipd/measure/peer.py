@@ -7,6 +7,7 @@ a bare loop over its forward pass. `generate` is not used: its bookkeeping would
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
@@ -34,19 +35,28 @@ class TransformersEngine:
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
 
     def prefill(self, token_ids: list[int]) -> float:
-        return self._timed(torch.tensor([token_ids], device=self._device), step=len(token_ids))
+        ids = torch.tensor([token_ids], device=self._device)  # (1, T)
+        return self._timed(self._empty_cache(), [ids])
 
     def decode(self, token_ids: list[int], num_sequences: int = 1) -> float:
-        ids = torch.tensor([token_ids] * num_sequences, device=self._device)  # (B, steps)
-        return self._timed(ids, step=1)
+        return sum(self.decode_in_parts(token_ids, num_sequences, len(token_ids)))
 
-    @torch.inference_mode()
-    def _timed(self, ids: torch.Tensor, step: int) -> float:
+    def decode_in_parts(
+        self, token_ids: list[int], num_sequences: int, passes: int
+    ) -> Iterator[float]:
+        ids = torch.tensor([token_ids] * num_sequences, device=self._device)  # (B, steps)
+        cache, columns = self._empty_cache(), list(ids.split(1, dim=1))  # steps x (B, 1)
+        for start in range(0, len(columns), passes):
+            yield self._timed(cache, columns[start : start + passes])
+
+    def _empty_cache(self) -> Any:
         from transformers import DynamicCache
 
-        cache = DynamicCache(config=self._model.config)
+        return DynamicCache(config=self._model.config)
+
+    @torch.inference_mode()
+    def _timed(self, cache: Any, passes: list[torch.Tensor]) -> float:
         options: dict[str, Any] = {self._cache_name: cache, "use_cache": True, "logits_to_keep": 1}
-        passes = [ids[:, i : i + step] for i in range(0, ids.shape[1], step)]  # (B, step) each
 
         def run() -> None:
             for part in passes:

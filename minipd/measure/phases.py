@@ -7,6 +7,7 @@ everything but the passes themselves prepared before the clock starts.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Protocol
 
 from minipd.engine.batch import Chunk
@@ -29,6 +30,13 @@ class Engine(Protocol):
         """One single-token pass per token, from depth 0, each sequence fed the same tokens."""
         ...
 
+    def decode_in_parts(
+        self, token_ids: list[int], num_sequences: int, passes: int
+    ) -> Iterator[float]:
+        """The same, `passes` passes at each `next`, which returns their seconds: so that engines
+        can take turns within one run."""
+        ...
+
 
 class MinipdEngine:
     """Our executor, its blocks laid out as the allocator lays out a fresh cache."""
@@ -41,11 +49,19 @@ class MinipdEngine:
         return self._timed([[self._chunk(0, token_ids, 0)]])
 
     def decode(self, token_ids: list[int], num_sequences: int = 1) -> float:
+        return sum(self.decode_in_parts(token_ids, num_sequences, len(token_ids)))
+
+    def decode_in_parts(
+        self, token_ids: list[int], num_sequences: int, passes: int
+    ) -> Iterator[float]:
+        """Runs of several sizes may take turns: sequence n has the same tokens in all of them,
+        and so the same KV in the same blocks."""
         steps = [
             [self._chunk(sequence, [token], depth) for sequence in range(num_sequences)]
             for depth, token in enumerate(token_ids)
         ]
-        return self._timed(steps)
+        for start in range(0, len(steps), passes):
+            yield self._timed(steps[start : start + passes])
 
     def _timed(self, steps: list[list[Chunk]]) -> float:
         def run() -> None:

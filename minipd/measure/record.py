@@ -21,7 +21,8 @@ RULE = (
     "pp512, tg128 and batch are means of the repetitions' rates, as llama-bench has them; the "
     "bench sheet gets their medians, which one disturbed run cannot move. A round's ceiling is its "
     "best sample; the run's is the median of the rounds, one before each repetition and one after "
-    "the last. MFU and MBU use median rates. Ratios are medians of pairs of alternating runs."
+    "the last. MFU and MBU use median rates. Ratios are medians of pairs of alternating runs; "
+    "decode runs of all engines and sizes take turns, a few passes at a time."
 )
 
 

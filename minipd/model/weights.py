@@ -7,6 +7,7 @@ A checkpoint stores q, k, v, gate and up apart and as (out, in); the decoder wan
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from minipd.model.config import ModelConfig
-from minipd.model.decoder import Decoder
+from minipd.model.decoder import Decoder, num_head_groups
+from minipd.model.pages import ALIGNMENT_BYTES, WeightMemory
 from minipd.model.store import ModelLoadError, Shape
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
@@ -33,6 +35,10 @@ class Fused:
 
     name: str
     parts: tuple[tuple[str, Shape], ...]
+
+    @property
+    def num_values(self) -> int:
+        return sum(math.prod(shape) for _, shape in self.parts)
 
     @property
     def is_turned(self) -> bool:
@@ -196,19 +202,24 @@ def build(config: ModelConfig, folder: Path, device: torch.device, dtype: torch.
         check_tensors(config, checkpoint.shapes(), folder)
         with init_empty_weights():
             decoder = Decoder(config)
-        for fused in recipe(config):
+        fusings = list(recipe(config))
+        num_bytes = sum(f.num_values * dtype.itemsize + ALIGNMENT_BYTES for f in fusings)
+        memory = WeightMemory(num_bytes, device)
+        for fused in fusings:
             parts = [checkpoint.tensor(name) for name, _ in fused.parts]
-            value = _fuse([part.to(device, dtype) for part in parts], fused.is_turned)
+            value = _fuse([part.to(device, dtype) for part in parts], fused, memory)
             set_module_tensor_to_device(
                 decoder, fused.name, device, value=value, dtype=dtype, clear_cache=False
             )
     return decoder.eval()
 
 
-def _fuse(parts: list[Tensor], is_turned: bool) -> Tensor:
+def _fuse(parts: list[Tensor], fused: Fused, memory: WeightMemory) -> Tensor:
     """Stack (out_i, in) parts and turn them to (in, out) if asked. Never a view of the file."""
     stacked = parts[0] if len(parts) == 1 else torch.cat(parts)  # (out, in) or (out,)
-    if not is_turned:
-        return stacked.clone()
-    turned = stacked.new_empty(stacked.shape[1], stacked.shape[0])  # (in, out)
-    return turned.copy_(stacked.T)
+    if fused.name == "head":
+        groups = num_head_groups(len(stacked))
+        stored = stacked.view(groups, -1, stacked.shape[1]).transpose(1, 2)  # (C, E, V/C)
+    else:
+        stored = stacked.T if fused.is_turned else stacked  # (in, out), (out, in) or (out,)
+    return memory.empty(tuple(stored.shape), stored.dtype).copy_(stored)

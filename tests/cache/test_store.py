@@ -44,16 +44,14 @@ def test_what_is_written_is_read_and_nothing_else_moves() -> None:
     k, v = torch.randn(2, 4, 2, 8)
     store.write(1, torch.tensor(slots), k, v)
     keys, values = store.read(1, torch.tensor(slots))
-    assert torch.equal(keys, heads_first(k)) and torch.equal(values, heads_first(v))
+    assert torch.equal(keys, k.permute(1, 2, 0)) and torch.equal(values, v.transpose(0, 1))
     keys, values = store.read(1, range(17, 19))
-    assert torch.equal(keys, heads_first(k[:2])) and torch.equal(values, heads_first(v[:2]))
+    assert torch.equal(keys, k[:2].permute(1, 2, 0))
+    assert torch.equal(values, v[:2].transpose(0, 1))
     assert keys.data_ptr() == store.keys[1][4, 1].data_ptr(), "a run is read in place"
     assert int(store.buffer.count_nonzero()) == k.numel() + v.numel()
     assert not store.buffer[0].any()
 
-
-def heads_first(rows: torch.Tensor) -> torch.Tensor:
-    return rows.transpose(0, 1)[None]
 
 
 def test_bytes_are_counted_right() -> None:

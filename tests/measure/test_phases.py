@@ -45,7 +45,7 @@ def config(tied: bool = True) -> ModelConfig:
 def test_prefill_flops_are_those_of_every_matrix_and_every_visible_pair(tied: bool) -> None:
     """The obvious count: two per weight and token, and a loop over all pairs of tokens."""
     c, num_tokens = config(tied), 48
-    matrices = {n: p.numel() for n, p in Decoder(c).named_parameters() if p.dim() == 2}
+    matrices = {n: p.numel() for n, p in Decoder(c).named_parameters() if p.dim() > 1}
     rows = {"head": 1, "embed": 0}
     products = sum(2 * size * rows.get(name, num_tokens) for name, size in matrices.items())
     pairs = sum(1 for query in range(num_tokens) for key in range(num_tokens) if key <= query)
