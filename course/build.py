@@ -1,7 +1,8 @@
 """Build notebooks and quiz banks from `course/lessons`: `python -m course.build [--check]`.
 
-`--check` writes nothing, lists what is stale and exits with 1 if anything is. `--only 03` builds
-one lesson and touches no other file.
+The tables of lessons in the syllabus and the instructor guide are built too. `--check` writes
+nothing, lists what is stale and exits with 1 if anything is. `--only 03` builds one lesson and
+touches no other file.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from course.exercises import read_mutants
 from course.facts import Facts, read_facts, uncited_figures
 from course.glossary import Word, read_glossary, words_cell
 from course.notebook import build_notebook
+from course.overview import overview, read_head
 from course.quizbank import compile_bank
 from course.source import Cell, CourseError, read_cells
 from course.values import engine_values
@@ -47,6 +49,13 @@ def headings(cells: list[Cell]) -> list[str]:
     ]
 
 
+def headings_of_lesson(lessons: Path, number: str) -> set[str]:
+    """The headings of another lesson, read from its source; raises `CourseError` without one."""
+    for source in sorted(lessons.glob(f"{number}_*/lesson.py")):
+        return set(headings(read_cells(source)))
+    raise CourseError(f"lesson {number} has no lesson.py yet, so its headings cannot be looked up")
+
+
 def check_prose(name: str, cells: list[Cell], facts: Facts) -> None:
     """Raise `CourseError` for a figure in a text cell that no fact vouches for."""
     for cell in cells:
@@ -62,6 +71,7 @@ def build_lesson(folder: Path, facts: Facts, glossary: list[Word]) -> Iterator[t
     """Every file that one lesson gives, relative to the repository, with its text."""
     lesson, name = folder.name[:2], f"{folder.name}.ipynb"
     text, tasks = read_cells(folder / "lesson.py"), read_cells(folder / "exercises.py")
+    read_head(folder.name, text)
     check_prose(f"{folder.name}/lesson.py", text, facts)
     check_prose(f"{folder.name}/exercises.py", tasks, facts)
     read_mutants(folder / "mutants.yaml")
@@ -70,7 +80,11 @@ def build_lesson(folder: Path, facts: Facts, glossary: list[Word]) -> Iterator[t
     yield Path("notebooks", name), build_notebook(text, lesson, "notebooks", facts)
     yield Path("exercises", name), build_notebook(tasks, lesson, "exercises", facts)
     yield Path("solutions", name), build_notebook(tasks, lesson, "solutions", facts)
-    bank = compile_bank(folder / "quiz.yaml", set(headings(text)), engine_values())
+
+    def earlier(number: str) -> set[str]:
+        return headings_of_lesson(folder.parent, number)
+
+    bank = compile_bank(folder / "quiz.yaml", set(headings(text)), engine_values(), earlier)
     yield BANKS / f"{lesson}.json", bank
 
 
@@ -79,7 +93,8 @@ def build_all(root: Path = ROOT, only: str = "") -> dict[Path, str]:
     facts = read_facts(root / "course" / "facts.yaml")
     folders = [f for f in lesson_folders(root / "course") if f.name.startswith(only)]
     glossary = read_glossary(root / "course" / "glossary.yaml")
-    return dict(file for folder in folders for file in build_lesson(folder, facts, glossary))
+    built = dict(file for folder in folders for file in build_lesson(folder, facts, glossary))
+    return built if only else built | overview(root, folders)
 
 
 def stale_files(root: Path, built: dict[Path, str], only: str = "") -> list[str]:

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from course.source import CourseError
+from course.source import CourseError, read_mapping
 
 MIN_MUTANTS = 3
 _STUB = re.compile(r"^([ \t]*)# YOUR CODE HERE\n[ \t]*raise NotImplementedError\([^\n]*\)", re.M)
@@ -34,12 +32,12 @@ class Mutant:
 
 def read_mutants(path: Path) -> list[Mutant]:
     """All mutants of a lesson; raises `CourseError` if an exercise has fewer than three."""
-    raw: dict[str, list[dict[str, str]]] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    raw = read_mapping(path)
     for exercise_id, entries in raw.items():
-        if len(entries) < MIN_MUTANTS:
+        if not isinstance(entries, list) or len(entries) < MIN_MUTANTS:
             raise CourseError(f"{path.name}: exercise {exercise_id} needs {MIN_MUTANTS} mutants.")
     try:
-        return [Mutant(name, **entry) for name, entries in raw.items() for entry in entries]
+        return [Mutant(str(name), **entry) for name, entries in raw.items() for entry in entries]
     except TypeError as error:
         raise CourseError(f"{path.name}: {error}.") from error
 

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from course.source import Cell, CourseError
+from course.source import Cell, CourseError, read_mapping
 
 VERDICTS = ("confirmed", "derived", "disputed", "unsourced")
 MEANING = {
@@ -27,8 +25,8 @@ _CITATION = re.compile(r"\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\](?!\()")
 # What is no figure: code, formulas, link targets, names with digits, places in the course, plans.
 _NO_FIGURE = re.compile(
     r"```.*?```|`[^`]*`|\$[^$]*\$|\]\([^)]*\)|<[^>]*>"
-    r"|\b(?:8|16|32|64)-bit\b|\b[Ll]essons? \d\d(?:(?:, | and | to |–)\d\d)*"
-    r"|\b[Ee]xercises? \d+(?:\.\d+)?"
+    r"|\b(?:8|16|32|64)-bit\b|\b[Ll]essons?\s+\d\d(?:(?:,\s+|\s+and\s+|\s+to\s+|–)\d\d)*"
+    r"|\b[Ee]xercises?\s+\d+(?:\.\d+)?"
     r"|^\s*\d+\. |\b(?=\w*[A-Za-z])[\w]+(?:[-.][\w]+)*",
     re.DOTALL | re.MULTILINE,
 )
@@ -53,11 +51,12 @@ Facts = dict[str, Fact]
 
 def read_facts(path: Path) -> Facts:
     """All facts by id; raises `CourseError` naming an entry that lacks something."""
-    raw: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return {name: _fact(name, entry) for name, entry in raw.items()}
+    return {name: _fact(name, entry) for name, entry in read_mapping(path).items()}
 
 
-def _fact(name: str, entry: dict[str, Any]) -> Fact:
+def _fact(name: str, entry: Any) -> Fact:
+    if not isinstance(entry, dict):
+        raise CourseError(f"facts.yaml, {name}: the entry must hold claim, figures and source.")
     missing = [k for k in ("claim", "figures", "source", "verdict", "derivation") if k not in entry]
     if missing:
         raise CourseError(f"facts.yaml, {name}: {', '.join(missing)} is missing.")
@@ -117,6 +116,12 @@ def _blocks(text: str) -> Iterator[str]:
 def _uncited(block: str, facts: Facts) -> list[str]:
     if PLAN.match(block):
         return []
-    allowed = {figure for name in cited(block, facts) for figure in facts[name].figures}
-    bare = _NO_FIGURE.sub(" ", _CITATION.sub(" ", block))
+    return figures_in(block, facts)
+
+
+def figures_in(text: str, facts: Facts | None = None) -> list[str]:
+    """The figures in a text, but for those of the facts that it cites."""
+    names = cited(text, facts) if facts else []
+    allowed = {figure for name in names for figure in (facts or {})[name].figures}
+    bare = _NO_FIGURE.sub(" ", _CITATION.sub(" ", text))
     return [figure for figure in _FIGURE.findall(bare) if figure not in allowed]

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import yaml
-
-from course.source import CourseError
+from course.source import CourseError, read_mapping
 
 HEADING = "Words"
 
@@ -25,9 +22,8 @@ class Word:
 
 def read_glossary(path: Path) -> list[Word]:
     """All words in the author's order; raises `CourseError` for an entry that lacks something."""
-    raw: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     try:
-        return [Word(term, **entry) for term, entry in raw.items()]
+        return [Word(term, **entry) for term, entry in read_mapping(path).items()]
     except TypeError as error:
         raise CourseError(f"{path.name}: {error}.") from error
 

@@ -32,7 +32,7 @@ def build_notebook(cells: list[Cell], lesson: str, flavour: Flavour, facts: Fact
     nbformat.validate(book)
     if flavour == "exercises":
         refuse_solutions(book, solution_lines(cells), lesson)
-    return nbformat.writes(book, version=4, indent=1, sort_keys=True) + "\n"
+    return nbformat.writes(book, indent=1, sort_keys=True) + "\n"
 
 
 def _built(cell: Cell, lesson: str, flavour: Flavour, facts: Facts, seen: dict[str, int]) -> Any:

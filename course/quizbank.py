@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import yaml
-
-from course.source import CourseError
+from course.source import CourseError, read_mapping
 from minipd.lab.bank import KINDS, bank_from
 from minipd.lab.keys import KeyFormulaError, evaluate
 
 Raw = dict[str, Any]
+Headings = Callable[[str], set[str]]  # of another lesson, by its number
 MIN_ANSWERS = 3
 SHEET_NAMES = {"prefill_tok_s": 400.0, "decode_tok_s": 16.0}  # only to try sheet formulas out
-_BASE = {"id", "kind", "text", "why"}
+_BASE = {"id", "kind", "text", "why", "recalls"}
 FIELDS = {
     "one": _BASE | {"answers"},
     "timeline": _BASE | {"answers", "bars"},
@@ -47,7 +46,12 @@ class _Question:
         for field in ("why", "misconception", "refuted_by"):
             self.need(entry.get(field), f"{what} lacks {field}")
         place = entry["refuted_by"]
-        self.need(place in self.headings, f"{what} points to {place!r}, which is no heading")
+        self.place(place, f"{what} points to {place!r}, which")
+
+    def place(self, place: Any, what: str) -> None:
+        """`refuted_by` names a heading: of this lesson, or of the one that the question recalls."""
+        of = f" of lesson {self.raw['recalls']}" if "recalls" in self.raw else ""
+        self.need(place in self.headings, f"{what} is no heading{of}")
 
     def number(self, formula: Any) -> float:
         try:
@@ -56,9 +60,14 @@ class _Question:
             raise self.fail(str(error).rstrip(".")) from error
 
 
-def compile_bank(path: Path, headings: set[str], values: Mapping[str, float]) -> str:
-    """The bank as JSON text; raises `CourseError` naming the question and what it lacks."""
-    raw = _read(path)
+def compile_bank(
+    path: Path, headings: set[str], values: Mapping[str, float], earlier: Headings | None = None
+) -> str:
+    """The bank as JSON text; raises `CourseError` naming the question and what it lacks.
+
+    A question that `recalls` a lesson is refuted by that lesson's headings, which `earlier` finds.
+    """
+    raw = read_mapping(path)
     for field in ("lesson", "title", "questions"):
         if field not in raw:
             raise CourseError(f"{path.name}: {field} is missing.")
@@ -67,19 +76,27 @@ def compile_bank(path: Path, headings: set[str], values: Mapping[str, float]) ->
     names = [str(question.get("id")) for question in raw["questions"]]
     if len(set(names)) != len(names):
         raise CourseError(f"{path.name}: two questions share an id; ids must be unique.")
-    compiled = [_loadable(_Question(q, headings, values)) for q in raw["questions"]]
+    lesson = str(raw["lesson"])
+    compiled = [
+        _loadable(_Question(q, _places(q, lesson, headings, earlier), values))
+        for q in raw["questions"]
+    ]
     bank = {"lesson": str(raw["lesson"]), "title": str(raw["title"]), "questions": compiled}
     return json.dumps(bank, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _read(path: Path) -> Raw:
+def _places(raw: Raw, lesson: str, own: set[str], earlier: Headings | None) -> set[str]:
+    """The headings that may refute a question's wrong answers: of the lesson that it is about."""
+    if "recalls" not in raw:
+        return own
+    question, recalled = _Question(raw, own, {}), raw["recalls"]
+    is_number = isinstance(recalled, str) and len(recalled) == 2 and recalled.isdecimal()
+    question.need(is_number, 'recalls must be a lesson in quotes, like "00"')
+    question.need(recalled < lesson, f"recalls names {recalled}, which is no earlier lesson")
     try:
-        raw: object = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise CourseError(f"{path.name}: {' '.join(str(error).split())[:300]}.") from error
-    if not isinstance(raw, dict):
-        raise CourseError(f"{path.name}: the file must hold lesson, title and questions.")
-    return cast("Raw", raw)
+        return earlier(recalled) if earlier else set()
+    except CourseError as error:
+        raise question.fail(str(error).rstrip(".")) from error
 
 
 def _are_mappings(questions: object) -> bool:
@@ -155,7 +172,7 @@ def _check_rest(question: _Question) -> None:
     question.need(question.raw.get("why"), "why (shown when it is right) is missing")
     rest = question.raw.get("otherwise", {})
     question.need(rest.get("why"), "otherwise.why (shown for any other wrong answer) is missing")
-    question.need(rest.get("refuted_by") in question.headings, "otherwise.refuted_by is no heading")
+    question.place(rest.get("refuted_by"), "otherwise.refuted_by")
 
 
 def _number(question: _Question) -> Raw:

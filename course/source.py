@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 import jupytext
+import yaml
 
 BLOCKS = ("SOLUTION", "HIDDEN TESTS")
 _MARKER = re.compile(r"^\s*### (BEGIN|END) (SOLUTION|HIDDEN TESTS)\s*$")
@@ -40,7 +41,10 @@ class Cell:
 
 def read_cells(path: Path) -> list[Cell]:
     """The cells of a percent file, with its markers checked."""
-    notebook = jupytext.read(path, fmt="py:percent")
+    try:
+        notebook = jupytext.read(path, fmt="py:percent")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CourseError(f"{path.parent.name}/{path.name} cannot be read ({error}).") from error
     cells: list[Cell] = []
     for number, raw in enumerate(notebook.cells, 1):
         cell = Cell(raw.cell_type, raw.source, tuple(raw.metadata.get("tags", [])))
@@ -50,6 +54,17 @@ def read_cells(path: Path) -> list[Cell]:
             _require(cell.exercise_number is not None, where, "its tags need one exercise-N")
         cells.append(cell)
     return cells
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """A YAML file that holds names and what they stand for; raises `CourseError`, one sentence."""
+    try:
+        raw: object = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise CourseError(f"{path.name}: {' '.join(str(error).split())[:300]}.") from error
+    if not isinstance(raw, dict):
+        raise CourseError(f"{path.name}: the file must hold names, each with what it stands for.")
+    return cast("dict[str, Any]", raw)
 
 
 def _require(condition: bool, where: str, what: str) -> None:

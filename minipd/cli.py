@@ -14,6 +14,8 @@ from typing import Annotated, Literal
 import typer
 
 import minipd
+from minipd.cli_course import CourseFolder, check, quiz
+from minipd.cli_fleet import plan
 from minipd.cli_options import Dtype, JsonFile, Model
 from minipd.cli_serving import demo, run
 from minipd.measure.outputs import probe_file
@@ -29,10 +31,6 @@ app = typer.Typer(
 )
 
 MAX_WORDS_CHARS = 500  # of somebody else's error message
-Lesson = Annotated[str, typer.Argument(metavar="NN", help="Lesson number, like 00.")]
-CourseFolder = Annotated[
-    Path, typer.Option("--folder", metavar="DIR", help="Folder of your copy of the course.")
-]
 
 
 def _show_version(wanted: bool) -> None:
@@ -119,6 +117,7 @@ def sheet(
 
 app.command(epilog="Example: minipd demo --json demo.json")(demo)
 app.command(epilog="Example: minipd run --mode colocated --mode disaggregated --rate 0.5")(run)
+app.command(epilog="Example: minipd plan --check-steps steps.json --json out.json")(plan)
 
 
 @app.command(epilog="Example: minipd lab --folder my-course")
@@ -142,27 +141,8 @@ def lab(
     launch(folder, no_browser, port, with_solutions)
 
 
-@app.command(epilog="Example: minipd check 00")
-def check(
-    lesson: Annotated[str | None, typer.Argument(metavar="[NN]", help="Lesson, like 00.")] = None,
-    folder: CourseFolder = Path("my-course"),
-    check_all: Annotated[bool, typer.Option("--all", help="Check every lesson.")] = False,
-) -> None:
-    """Check your exercises, with hints."""
-    if lesson is None and not check_all:
-        raise typer.BadParameter("name a lesson, like `minipd check 00`, or ask for --all.")
-    from minipd.lab.check import run_check
-
-    if not run_check(lesson, folder, check_all):
-        raise typer.Exit(1)
-
-
-@app.command(epilog="Example: minipd quiz 00")
-def quiz(lesson: Lesson) -> None:
-    """Take a quiz in the terminal."""
-    from minipd.lab.quiz_terminal import run_quiz
-
-    run_quiz(lesson)
+app.command(epilog="Example: minipd check 00")(check)
+app.command(epilog="Example: minipd quiz 00 --export gift --out quiz-00.gift")(quiz)
 
 
 def explain(error: Exception) -> str:

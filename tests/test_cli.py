@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import minipd
 from minipd import cli
 
-COMMANDS = ("doctor", "bench", "sheet", "demo", "run", "lab", "check", "quiz")
+COMMANDS = ("doctor", "bench", "sheet", "demo", "run", "plan", "lab", "check", "quiz")
 
 
 @pytest.fixture
@@ -39,9 +39,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     room("minipd.lab.demo", "run_demo")
     room("minipd.lab.run", "run_plan")
     sys.modules["minipd.lab.run"].Plan = lambda **asked: asked  # type: ignore[attr-defined]
+    room("minipd.fleet.check_steps", "run_check_steps")
     room("minipd.lab.launch", "launch")
     room("minipd.lab.check", "run_check")
     room("minipd.lab.quiz_terminal", "run_quiz")
+    room("minipd.lab.export", "export_quiz")
     return seen
 
 
@@ -104,9 +106,10 @@ def test_examples_in_the_help_are_accepted(calls, monkeypatch):
         "show_sheet",
         "run_demo",
         "run_plan",
+        "run_check_steps",
         "launch",
         "run_check",
-        "run_quiz",
+        "export_quiz",
     ]
 
 
@@ -121,6 +124,7 @@ def test_options_reach_the_function(calls, monkeypatch):
     run_main(monkeypatch, "lab --folder c --no-browser --port 9000 --with-solutions")
     run_main(monkeypatch, "check --all --folder c")
     run_main(monkeypatch, "quiz 00")
+    run_main(monkeypatch, "quiz 01 --export qti --out q.zip")
     assert calls == [
         ("run_doctor", Path("d.json"), True),
         (
@@ -132,6 +136,7 @@ def test_options_reach_the_function(calls, monkeypatch):
         ("launch", Path("c"), True, 9000, True),
         ("run_check", None, Path("c"), True),
         ("run_quiz", "00"),
+        ("export_quiz", "01", "qti", Path("q.zip")),
     ]
 
 

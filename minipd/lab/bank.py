@@ -21,11 +21,15 @@ class QuizError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Why an answer is right or wrong; wrong ones name the misconception and what refutes it."""
+    """Why an answer is right or wrong; wrong ones name the misconception and what refutes it.
+
+    `refuted_by` is a heading of this lesson, or of the earlier lesson `lesson` where one is named.
+    """
 
     why: str
     misconception: str = ""
     refuted_by: str = ""
+    lesson: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class Question:
     `number`: `key` (or `sheet_key`, a formula over the learner's own sheet, whose latest line of
     `sheet_model` is used), relative `tolerance`.
     `order`: `items` in their right order. `match`: `pairs`, each left text with its right one.
+    `recalls`: the earlier lesson that the question repeats, and whose headings its notes name.
     """
 
     id: str
@@ -79,6 +84,7 @@ class Question:
     wrong: tuple[WrongValue, ...] = ()
     otherwise: Explained = Explained("")
     bars: tuple[Bar, ...] = ()
+    recalls: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +96,21 @@ class Bank:
     questions: tuple[Question, ...]
 
 
-def _explained(raw: Raw) -> Explained:
-    return Explained(raw["why"], raw.get("misconception", ""), raw.get("refuted_by", ""))
+def _explained(raw: Raw, recalls: str) -> Explained:
+    place = raw.get("refuted_by", "")
+    return Explained(raw["why"], raw.get("misconception", ""), place, recalls if place else "")
 
 
 def question_from(raw: Raw) -> Question:
     """A question from its compiled JSON form."""
+    recalls = raw.get("recalls", "")
     return Question(
         id=raw["id"],
         kind=cast(Kind, raw["kind"]),
         text=raw["text"],
         why=raw.get("why", ""),
         choices=tuple(
-            Choice(c["text"], c.get("correct", False), _explained(c))
+            Choice(c["text"], c.get("correct", False), _explained(c, recalls))
             for c in raw.get("answers", [])
         ),
         key=float(raw.get("key", 0.0)),
@@ -112,9 +120,10 @@ def question_from(raw: Raw) -> Question:
         unit=raw.get("unit", ""),
         items=tuple(raw.get("items", ())),
         pairs=tuple((left, right) for left, right in raw.get("pairs", ())),
-        wrong=tuple(WrongValue(w["value"], _explained(w)) for w in raw.get("wrong", [])),
-        otherwise=_explained(raw["otherwise"]) if "otherwise" in raw else Explained(""),
+        wrong=tuple(WrongValue(w["value"], _explained(w, recalls)) for w in raw.get("wrong", [])),
+        otherwise=_explained(raw["otherwise"], recalls) if "otherwise" in raw else Explained(""),
         bars=tuple(Bar(**bar) for bar in raw.get("bars", ())),
+        recalls=recalls,
     )
 
 

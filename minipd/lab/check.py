@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from minipd.lab.bank import lesson_number, lessons_with_quiz, load_bank
+from minipd.lab.bank import lesson_number, load_bank
+from minipd.lab.calibration import calibration_line
 from minipd.lab.checks import EXERCISES, exercise, lesson_exercises
 from minipd.lab.hints import RUNGS, Answer, Exercise, NotDoneYet, failure_text, first_failure
-from minipd.lab.predict import calibration_line
 from minipd.lab.progress import exercise_record, keep_exercise
 from minipd.lab.quiz import score_line
 from minipd.lab.runner import Result, run_exercise
+from minipd.lab.standing import next_step, overall_table, standing, standings
 
 WORDS = {
     "passed": "passed",
@@ -86,20 +88,45 @@ def run_check(
     Learner code runs in processes of its own, each with its exercise's time limit.
     """
     console = console or Console(highlight=False)
-    number = lesson_number(lesson) if lesson else ""
-    tasks = list(EXERCISES.values()) if check_all else lesson_exercises(number)
-    results = [_checked(task, folder, console) for task in tasks]
+    places = _all_places(folder, console) if check_all else _place(folder, lesson or "")
+    tasks = [task for number in places for task in lesson_exercises(number)]
+    results = [_checked(task, places[task.lesson], console) for task in tasks]
     console.print(_table(tasks, results))
     for task, result in zip(tasks, results, strict=True):
         if text := _explanation(task, result):
             console.print(text, markup=False)
     if check_all:
-        _print_overall(tasks, results, console)
+        _print_overall(console)
     return all(result.state == "passed" for result in results)
 
 
-def _checked(task: Exercise, folder: Path, console: Console) -> Result:
-    notebook = find_notebook(folder, task.lesson)
+def _place(folder: Path, lesson: str) -> dict[str, Path]:
+    number = lesson_number(lesson)
+    lesson_exercises(number)  # an unknown lesson is named before any file is looked for
+    return {number: find_notebook(folder, number)}
+
+
+def _all_places(folder: Path, console: Console) -> dict[str, Path]:
+    """The notebooks that are there, by lesson; what a folder lacks is said and does not stop it."""
+    places: dict[str, Path] = {}
+    missing: list[str] = []
+    for number in dict.fromkeys(task.lesson for task in EXERCISES.values()):
+        try:
+            places[number] = find_notebook(folder, number)
+        except CheckError:
+            missing.append(number)
+    if not places:
+        find_notebook(folder, missing[0])
+    if missing:
+        console.print(
+            f"{folder} has no exercises of lesson {', '.join(missing)} yet; `minipd lab` brings "
+            "them.",
+            markup=False,
+        )
+    return places
+
+
+def _checked(task: Exercise, notebook: Path, console: Console) -> Result:
     with console.status(f"Checking exercise {task.id}: {task.title}"):
         result = run_exercise(task, notebook)
     failed = "" if result.message else result.check
@@ -125,21 +152,40 @@ def _explanation(task: Exercise, result: Result) -> str:
     return failure_text(task, result.failure(failed), opened)
 
 
-def _print_overall(tasks: Sequence[Exercise], results: Sequence[Result], console: Console) -> None:
-    passed = sum(result.state == "passed" for result in results)
-    console.print(f"Exercises: {passed} of {len(tasks)} passed.", markup=False)
-    for lesson in lessons_with_quiz():
-        console.print(score_line(load_bank(lesson)), markup=False)
+def _print_overall(console: Console) -> None:
+    """A row for each lesson, the sums, and how good the learner's predictions are."""
+    all_standings = standings()
+    columns = overall_table(all_standings)
+    table = Table(*columns)
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*row)
+    console.print(table)
+    passed, tasks = sum(len(s.passed) for s in all_standings), len(EXERCISES)
+    right, questions = (sum(getattr(s, n) for s in all_standings) for n in ("right", "questions"))
+    console.print(
+        f"Exercises: {passed} of {tasks} passed. Quizzes: {right} of {questions} answered rightly.",
+        markup=False,
+    )
     console.print(calibration_line(), markup=False)
 
 
 def panel(lesson: str) -> None:
-    """Show what is done so far in a lesson: exercises passed and quiz questions answered."""
-    from minipd.lab.show import show_table
+    """Show what is done so far in a lesson, exercise by exercise, and what comes next."""
+    from minipd.lab.show import display_html, html_table
 
-    tasks = lesson_exercises(lesson)
-    states = ["passed" if exercise_record(t.id).get("passed") else "to do" for t in tasks]
-    names = [f"Exercise {task.id}: {task.title}" for task in tasks]
-    quiz_state = score_line(load_bank(lesson)).split(": ", 1)[1]
+    number = lesson_number(lesson)
+    here = standing(number)
+    states = ["passed" if one in here.passed else "to do" for one in here.exercises]
+    names = [f"Exercise {task.id}: {task.title}" for task in lesson_exercises(number)]
+    quiz_state = score_line(load_bank(number)).split(": ", 1)[1]
     columns = {"so far": [*names, "Quiz"], "state": [*states, quiz_state]}
-    show_table(columns, f"Your progress in lesson {lesson}")
+    display_html(html_table(columns, f"Your progress in lesson {number}") + next_html(number))
+
+
+def next_html(lesson: str) -> str:
+    """What comes next, as a link where it is another file, and how many lessons are done."""
+    words, path = next_step(lesson)
+    link = f'<a href="{html.escape(path, quote=True)}">{html.escape(words)}</a>' if path else words
+    done = [one.lesson for one in standings() if one.done]
+    so_far = f" Lessons done so far: {', '.join(done)}." if done else ""
+    return f"<p>Next after this lesson's text: {link}.{so_far}</p>"

@@ -42,18 +42,27 @@ def fingerprint(content: bytes, suffix: str) -> str:
             # Sources may be a string or a list of lines, by whoever saved the notebook last.
             text = [(c["cell_type"], "".join(c["source"])) for c in cells]
             content = json.dumps(text).encode()
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             pass  # not a readable notebook: compare it byte by byte
     return hashlib.sha256(content).hexdigest()
 
 
-def _read_manifest(folder: Path) -> dict[str, str]:
-    """Fingerprints delivered earlier; none when unknown, so that every file counts as work."""
+def read_manifest(folder: Path) -> tuple[dict[str, str], str]:
+    """Fingerprints delivered earlier, and a sentence where they are unreadable.
+
+    Without them every file counts as the learner's work, so that nothing is written over.
+    """
+    path = folder / MANIFEST
     try:
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-        return {str(name): str(value) for name, value in found.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
+        found = json.loads(path.read_text(encoding="utf-8"))["files"]
+        return {str(name): str(value) for name, value in found.items()}, ""
+    except FileNotFoundError:
+        return {}, ""
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}, (
+            f"{path} cannot be read, so every notebook here counts as your work: new versions are "
+            "put beside them."
+        )
 
 
 def _write_safely(path: Path, content: bytes) -> None:
@@ -120,7 +129,7 @@ def deliver(root: Path, folder: Path, *, with_solutions: bool = False) -> list[D
     rooms = ("notebooks", "exercises", *(("solutions",) if with_solutions else ()))
     if folder.resolve() == root.resolve():
         raise DeliveryError(f"{folder} is the course itself; choose another folder to work in.")
-    manifest = _read_manifest(folder)
+    manifest, _ = read_manifest(folder)
     done: list[Delivery] = []
     try:
         for source, name in _course_files(root, rooms):

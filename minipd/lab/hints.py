@@ -80,7 +80,7 @@ def first_failure(exercise: Exercise, answer: Answer) -> Failure | None:
                 return Failure(check, got=watched.got)
         except NotImplementedError as error:
             raise NotDoneYet(str(error)) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # Otherwise the check itself stumbled over an unfit value: that is a failed check.
             return Failure(check, raised_text(error) if watched.broke else "", watched.got)
     return None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from minipd.lab.deliver import Delivery, DeliveryError, deliver
+from minipd.lab.deliver import Delivery, DeliveryError, deliver, read_manifest
 from minipd.paths import course_root
 
 DEFAULT_MODEL = "smollm2-135m"
@@ -79,6 +79,8 @@ def launch(folder: Path, no_browser: bool, port: int, with_solutions: bool = Fal
     """Bring `folder` up to date, fetch the model, and serve JupyterLab until Ctrl-C."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     folder = folder.expanduser()
+    if unreadable := read_manifest(folder)[1]:
+        console.print(unreadable, markup=False)
     for line in report(deliver(course_to_copy(), folder, with_solutions=with_solutions), folder):
         console.print(line)
     lesson = first_lesson(folder)

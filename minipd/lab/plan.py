@@ -36,6 +36,7 @@ class Plan:
     device: str = "cpu"
     dtype: str = "float32"
     trace: Path | None = None
+    skip_bad_lines: bool = False
     workload: str = "chat"
     num_requests: int = 20
     rate_per_s: float = 1.0
@@ -53,11 +54,17 @@ class Plan:
     chunk_tokens: int = 64
     ttft_s: float | None = None
     tpot_s: float | None = None
+    rebalance: bool = False
     deterministic: bool = False
 
     @property
     def num_workers(self) -> int:
         return self.num_prefill + self.num_decode
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Where the workers run, each on the next one in turn."""
+        return tuple(name.strip() for name in self.device.split(","))
 
     @property
     def wire(self) -> Network | None:
@@ -88,6 +95,20 @@ def check_plan(plan: Plan) -> None:
     if plan.chunk_tokens < 1 or plan.local_tokens < 0:
         raise RunError("A chunk needs at least 1 token, and a length limit cannot be below 0.")
     _ = plan.slo, plan.wire  # both refuse what means nothing
+    if not all(plan.devices):
+        raise RunError(f"--device {plan.device!r} names no device; write cpu or cuda:0,cuda:1.")
+    if plan.rebalance:
+        _check_rebalance(plan)
+
+
+def _check_rebalance(plan: Plan) -> None:
+    if "disaggregated" not in plan.modes or plan.num_workers < 3:
+        raise RunError(
+            "--rebalance moves workers between two pools: it needs the mode disaggregated and at "
+            "least 3 workers, like --prefill 1 --decode 3."
+        )
+    if plan.ttft_s is None or plan.tpot_s is None:
+        raise RunError("--rebalance keeps two limits: give both --ttft and --tpot, in seconds.")
 
 
 def _check_name(what: str, name: str, choices: tuple[str, ...]) -> None:
@@ -98,7 +119,7 @@ def _check_name(what: str, name: str, choices: tuple[str, ...]) -> None:
 def trace_of(plan: Plan) -> Trace:
     """The rows to serve, read or generated; raises what says which option to change."""
     if plan.trace is not None:
-        read = read_trace(plan.trace)
+        read = read_trace(plan.trace, skip_bad=plan.skip_bad_lines)
     else:
         rows = generate(plan.workload, plan.num_requests, plan.rate_per_s, plan.seed)
         read = Trace(rows, f"generated: {plan.workload}", "minipd", [])

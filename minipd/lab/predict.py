@@ -1,7 +1,7 @@
 """Predict, run, explain: a guess is kept before the measurement and shown beside it afterwards.
 
 The gap is scored by its log-ratio: a prediction of half and one of twice the truth are equally far
-off. A single guess says little; the calibration line over many says how far to trust the next one.
+off (`minipd.lab.calibration`).
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import html
 import importlib
 import math
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from minipd.lab.calibration import in_words, is_positive, log_ratio
 from minipd.lab.progress import Record, changed_progress, entry, read_progress
 from minipd.lab.show import display_html, html_table
 
@@ -58,20 +58,6 @@ def make_brackets(edges: Sequence[float], unit: str) -> list[Bracket]:
 def typical_ratio(edges: Sequence[float]) -> float:
     """The mean factor from one edge to the next."""
     return (edges[-1] / edges[0]) ** (1 / (len(edges) - 1))
-
-
-def log_ratio(predicted: float, measured: float) -> float:
-    """How many doublings the prediction was off: -1 is half the truth, +1 twice it."""
-    return math.log2(predicted / measured)
-
-
-def in_words(ratio: float) -> str:
-    """A log-ratio as a sentence that blames nobody."""
-    factor = 2 ** abs(ratio)
-    if factor < 1.1:
-        return "within 10 % of the measurement"
-    side = "above" if ratio > 0 else "below"
-    return f"a factor of {factor:.2g} {side} the measurement"
 
 
 def keep_prediction(
@@ -205,40 +191,10 @@ def _compared(kept: Record, measured: float | str) -> str:
     if isinstance(value, str) or isinstance(measured, str):
         same = str(value) == str(measured)
         return "Your guess was right." if same else "Your guess was another one."
+    if not is_positive(measured):
+        return "What was measured is not above zero, so no factor says how far off a guess was."
     ratio = log_ratio(float(value), measured)
     return (
         f"Your prediction was {in_words(ratio)} ({ratio:+.2f} doublings: 0 is a hit, +1 twice the "
         "measurement, -1 half of it)."
     )
-
-
-def log_ratios() -> list[float]:
-    """All scores so far, of predictions that have been measured."""
-    kept = cast(list[Record], list(read_progress()["predictions"].values()))
-    return [
-        log_ratio(float(one["value"]), float(one["measured"]))
-        for one in kept
-        if isinstance(one.get("measured"), (int, float))
-        and isinstance(one.get("value"), (int, float))
-    ]
-
-
-def calibration_line() -> str:
-    """How good the learner's predictions are on the whole, in one sentence."""
-    ratios = log_ratios()
-    if not ratios:
-        return "Calibration: no prediction has been measured yet."
-    typical = 2 ** statistics.median(abs(ratio) for ratio in ratios)
-    high, low = sum(ratio > 0 for ratio in ratios), sum(ratio < 0 for ratio in ratios)
-    exact = len(ratios) - high - low
-    hits = f", {exact} exactly right" if exact else ""
-    noun = "prediction" if len(ratios) == 1 else "predictions"
-    return (
-        f"Calibration over {len(ratios)} {noun}: typically a factor of {typical:.2g} off; "
-        f"{high} too high, {low} too low{hits}."
-    )
-
-
-def calibration() -> None:
-    """Show the calibration line."""
-    display_html(f"<p>{calibration_line()}</p>")

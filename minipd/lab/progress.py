@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from filelock import FileLock, Timeout
 
+from minipd.measure.outputs import replace_text
 from minipd.paths import sheet_path
 
 Record = dict[str, Any]
@@ -38,23 +39,84 @@ def _empty() -> Record:
 
 
 def read_progress() -> Record:
-    """Everything kept so far; a damaged file is set aside as `.damaged`, leaving nothing kept."""
+    """Everything kept so far; of a damaged file what is sound, and a copy of the whole is kept."""
     path = progress_path()
     try:
-        raw: Any = json.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
     except FileNotFoundError:
         return _empty()
     except OSError as error:
         raise ProgressError(
             f"Cannot read {path} ({error.strerror}); set MINIPD_PROGRESS."
         ) from error
-    except ValueError:
+    try:
+        raw: Any = json.loads(content)
+    except (ValueError, RecursionError):
         raw = None
+    record, whole = _sound(raw)
+    if not whole:
+        _keep_copy(path, content)
+    return record
+
+
+def _sound(raw: Any) -> tuple[Record, bool]:
+    """What of a record can be used, and whether that is all of it."""
     if not isinstance(raw, dict):
-        path.replace(path.with_name(path.name + ".damaged"))
-        return _empty()
-    record = cast(Record, raw)
-    return _empty() | {k: v for k, v in record.items() if k not in SECTIONS or isinstance(v, dict)}
+        return _empty(), False
+    record = _empty() | cast(Record, raw)
+    whole = True
+    for section in SECTIONS:
+        entries: Any = record[section]
+        good = _sound_entries(section, entries) if isinstance(entries, dict) else {}
+        whole = whole and good == entries
+        record[section] = good
+    return record, whole
+
+
+def _sound_entries(section: str, entries: Record) -> Record:
+    if section == "quiz":
+        lessons = {k: v for k, v in entries.items() if isinstance(v, dict)}
+        return {k: {q: a for q, a in v.items() if _fits(section, a)} for k, v in lessons.items()}
+    return {name: value for name, value in entries.items() if _fits(section, value)}
+
+
+def _fits(section: str, value: Any) -> bool:
+    """Whether an entry has the form in which it is written; fields that are not there are none."""
+    if not isinstance(value, dict):
+        return False
+    fields = cast(Record, value)
+    counts: Any = fields.get("failures", {})
+    if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
+        return False
+    return all(
+        isinstance(fields[name], kind) for name, kind in _FORM[section].items() if name in fields
+    )
+
+
+_FORM: dict[str, dict[str, Any]] = {
+    "exercises": {"passed": bool, "when": str},
+    "quiz": {"tries": int, "correct": bool, "first_try": bool},
+    "predictions": {"value": (int, float, str), "measured": (int, float, str)}
+    | dict.fromkeys(("unit", "reason", "bracket"), str),
+}
+
+
+def _keep_copy(path: Path, content: bytes) -> None:
+    """Keep a damaged file beside the new one, once for each content, and say so."""
+    copy, number = path.with_name(path.name + ".damaged"), 1
+    try:
+        while copy.exists():
+            if copy.read_bytes() == content:
+                return
+            number += 1
+            copy = path.with_name(f"{path.name}.damaged{number}")
+        copy.write_bytes(content)
+    except OSError as error:
+        raise ProgressError(
+            f"{path} is damaged, and no copy of it can be kept ({error.strerror}); "
+            "move it away, or set MINIPD_PROGRESS."
+        ) from error
+    print(f"{path} was damaged: what could be read of it counts, and the whole is in {copy.name}.")
 
 
 @contextmanager
@@ -66,9 +128,7 @@ def changed_progress() -> Generator[Record]:
         with FileLock(path.with_name(path.name + ".lock"), timeout=10):
             record = read_progress()
             yield record
-            fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-            fresh.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-            fresh.replace(path)
+            replace_text(path, json.dumps(record, indent=1, sort_keys=True) + "\n")
     except Timeout as error:
         raise ProgressError(
             f"{path} is in use by another program; close it and try again."

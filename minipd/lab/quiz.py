@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from minipd.lab.bank import Bank, Explained, Question, QuizError, lesson_number, load_bank
@@ -34,7 +34,8 @@ class Feedback:
         if self.note.misconception:
             parts.append(f"The idea behind it: {self.note.misconception}")
         if self.note.refuted_by:
-            parts.append(f"Look again at: {ended(self.note.refuted_by)}")
+            where = f" in lesson {self.note.lesson}" if self.note.lesson else ""
+            parts.append(f"Look again{where} at: {ended(self.note.refuted_by)}")
         return " ".join(part for part in parts if part)
 
 
@@ -74,7 +75,7 @@ def _grade_many(question: Question, chosen: frozenset[int]) -> Feedback:
         return Feedback(True, Explained(question.why))
     more = "1 more answer is right." if missing == 1 else f"{missing} more answers are right."
     rest = question.otherwise
-    return Feedback(False, Explained(f"{more} {rest.why}".strip(), refuted_by=rest.refuted_by))
+    return Feedback(False, replace(rest, why=f"{more} {rest.why}".strip()))
 
 
 def number_key(question: Question, sheet: Mapping[str, float]) -> float:

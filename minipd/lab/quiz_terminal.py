@@ -59,7 +59,8 @@ def _open_questions(bank: Bank) -> list[Question]:
 
 
 def _ask(lesson: str, place: str, question: Question, read: Read, console: Console) -> None:
-    console.print(f"Question {place}. {plain(question.text)}", markup=False)
+    again = f" (From lesson {question.recalls}.)" if question.recalls else ""
+    console.print(f"Question {place}.{again} {plain(question.text)}", markup=False)
     if own := sheet_text(question):
         console.print(own, markup=False)
     _print_options(question, console)

@@ -186,6 +186,7 @@ class QuestionView:
         self, lesson: str, place: str, question: Question, done: Callable[[], None]
     ) -> None:
         self.lesson, self.question, self.done = lesson, question, done
+        place += f" (From lesson {question.recalls}.)" if question.recalls else ""
         self.head = f"<p><b>{place}</b> {question.text}</p>{bars_html(question.bars)}"
         self.text = W.HTMLMath(self._whole_text())
         self.answer = _VIEWS[question.kind](question, self.submit)
@@ -212,9 +213,12 @@ class QuestionView:
 
 
 def feedback_html(feedback: Feedback) -> str:
-    """Feedback with a sign before its words (neither needs colour) and a link to the refutation."""
+    """Feedback with a sign before its words (neither needs colour) and a link to the refutation.
+
+    A place in another lesson is named and not linked: its notebook is another page.
+    """
     place, text = feedback.note.refuted_by, feedback.text
-    if place:
+    if place and not feedback.note.lesson:
         text = text.removesuffix(ended(place)) + heading_link(place)
     return f"{'&#10003;' if feedback.correct else '&#10007;'} {text}"
 

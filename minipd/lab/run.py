@@ -24,15 +24,18 @@ from minipd.measure.contest import (
 )
 from minipd.measure.demo import measure_phases
 from minipd.measure.machine import describe_machine
+from minipd.measure.ordering import number, text
 from minipd.measure.outputs import probe_file, probe_folder
 from minipd.measure.pace import measure_pace
 from minipd.measure.report import progress_bar, write_json
 from minipd.measure.rows import Trace
 from minipd.model.load import LoadedModel, load
 from minipd.pools.cluster import Cluster
+from minipd.pools.controller import Controller
 from minipd.pools.paced import Pace
 from minipd.pools.setup import Setup
 from minipd.request import Request
+from minipd.sched.rebalance import Rebalancer
 from minipd.sched.router import (
     AlwaysRemote,
     CostBased,
@@ -73,7 +76,7 @@ def run_plan(
     probe_folder(pictures)
     trace = trace_of(plan)
     with busy(f"loading {plan.model}"):
-        model = load(plan.model, plan.device, plan.dtype)
+        model = load(plan.model, plan.devices[0], plan.dtype)
     for note in trace.notes:
         console.print(f"Trace: {note}", markup=False)
     served = _serve(plan, model, trace)
@@ -103,10 +106,32 @@ def _serve(plan: Plan, model: LoadedModel, trace: Trace) -> Served:
         starting = progress.add_task(f"starting {plan.num_workers} workers", total=None)
         with Cluster(setup) as cluster:
             progress.remove_task(starting)
+            cluster.controller = _controller(plan)
             bars = Bars(progress, len(requests))
             outcomes = hold(cluster, contenders, requests, slo=plan.slo, keep=None, on_event=bars)
-            notes = notes_of(cluster, cores)
+            notes = [*notes_of(cluster, cores), *_moves(outcomes)]
     return Served(outcomes, notes, cores, pace)
+
+
+def _controller(plan: Plan) -> Controller | None:
+    if not plan.rebalance or plan.ttft_s is None or plan.tpot_s is None:
+        return None
+    return Controller(Rebalancer(plan.ttft_s, plan.tpot_s))
+
+
+def _moves(outcomes: dict[str, Outcome]) -> list[str]:
+    """Every change of a role: when it was done, how long it took, and why it was made."""
+    told: list[str] = []
+    why: dict[str, str] = {}
+    for event in (e for outcome in outcomes.values() for e in outcome.run.timeline):
+        if event.kind == "worker_draining":
+            why[event.worker] = text(event, "reason")
+        elif event.kind == "worker_resumed":
+            told.append(
+                f"{event.worker} has joined the {text(event, 'role')} pool at {event.t_s:.1f} s, "
+                f"after {number(event, 'paused_s'):.2f} s without new work ({why[event.worker]})."
+            )
+    return told
 
 
 def _pace(plan: Plan, model: LoadedModel, cores: Cores) -> Pace | None:
@@ -122,16 +147,18 @@ def _setup(
     """Paced workers sleep through their steps, and threads share all cores: neither is pinned."""
     is_pinned = plan.pool == "processes" and not plan.paced
     weights = model.decoder.head
+    sharing = -(-plan.num_workers // len(plan.devices))  # at most so many workers on one device
     return Setup(
         model=str(model.folder),
         mode=next(mode for mode in MODES if mode in plan.modes),
         num_prefill=plan.num_prefill,
         num_decode=plan.num_decode,
         pool="processes" if plan.pool == "processes" else "threads",
-        devices=(plan.device,),
+        devices=plan.devices,
         dtype=plan.dtype,
-        num_blocks=blocks_for(
-            requests, model.config, BLOCK_SIZE, plan.num_workers, plan.device, weights.dtype
+        num_blocks=min(
+            blocks_for(requests, model.config, BLOCK_SIZE, sharing, device, weights.dtype)
+            for device in plan.devices
         ),
         block_size=BLOCK_SIZE,
         chunk_tokens=plan.chunk_tokens,

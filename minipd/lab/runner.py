@@ -1,201 +1,136 @@
 """Runs a learner's notebook and one exercise's checks in a process of its own, with a time limit.
 
-The child writes its verdict to a file; whatever the learner's code prints goes nowhere, and when
-the time is up the child and everything it started are ended.
+Whatever the notebook starts is ended with it: its process group, and by a token in their
+environment also processes that left the group.
 """
 
 from __future__ import annotations
 
-import difflib
+import contextlib
 import json
-import linecache
 import os
+import secrets
+import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import IO
 
 import psutil
 
-from minipd.lab.hints import Check, Exercise, Failure, NotDoneYet, first_failure
-from minipd.lab.watch import raised_text
+from minipd.lab.hints import Exercise
+from minipd.lab.judge import CodeCell, Result, State, code_cells, evaluate_cells, read_verdict
 
-State = Literal["passed", "failed", "untouched", "too_slow", "broken"]
+__all__ = ["CodeCell", "Result", "State", "code_cells", "evaluate_cells", "run_exercise"]
 
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What became of one exercise: `check` names the failed check, `message` says what happened
-    (for a failed check: what the learner's code raised), `got` what their function returned.
-    """
-
-    state: State
-    check: str = ""
-    message: str = ""
-    got: str = ""
-
-    def failure(self, failed: Check) -> Failure:
-        return Failure(failed, self.message, self.got)
+FAMILY = "MINIPD_CHECK_FAMILY"  # in the environment of everything that a check starts
+ROUNDS = 5  # of looking for processes that one of the family started meanwhile
+_CHILD = "from minipd.lab.judge import main; main()"
+_MAX_ERROR_BYTES = 10_000
+_MAX_VERDICT_BYTES = 100_000
 
 
 def run_exercise(task: Exercise, notebook: Path, time_limit_s: float | None = None) -> Result:
     """Run the notebook's cells and the checks of one exercise in a fresh process."""
     limit = task.time_limit_s if time_limit_s is None else time_limit_s
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "result.json"
-        command = [sys.executable, "-m", "minipd.lab.runner", task.id, str(notebook.resolve())]
-        child = subprocess.Popen(
-            [*command, str(out)],
-            cwd=notebook.resolve().parent,
-            env=_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        try:
-            _, errors = child.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            return Result(
-                "too_slow",
-                message=f"it was still running after {limit:g} s; look for a loop that never ends.",
-            )
-        finally:
-            _end(child)
-        return _read_result(out, errors.decode(errors="replace"))
+    family, token = secrets.token_hex(16), secrets.token_hex(16)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        out, errors = Path(folder) / "result.json", Path(folder) / "errors.txt"
+        order = {"exercise": task.id, "notebook": str(notebook.absolute()), "out": str(out)}
+        with errors.open("wb") as error_file:
+            child = _started(notebook.absolute().parent, family, error_file)
+            try:
+                _tell(child, json.dumps(order | {"token": token}))
+                child.wait(timeout=limit)
+            except subprocess.TimeoutExpired:
+                return Result(
+                    "too_slow",
+                    message=f"it was still running after {limit:g} s; look for a loop that never "
+                    "ends.",
+                )
+            finally:
+                _end(child, family)
+        return _read_result(out, token, errors, child.returncode)
 
 
-def _environment() -> dict[str, str]:
-    """The child finds this very minipd, installed or not, and opens no window for its plots."""
-    places = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
-    path = os.pathsep.join(place for place in places if place)
-    return {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg"}
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End the child and all that it started; nothing happens if it has ended already."""
-    try:
-        family = [*psutil.Process(child.pid).children(recursive=True), psutil.Process(child.pid)]
-    except psutil.NoSuchProcess:
-        family = []
-    for process in family:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
-    child.wait()
-    if child.stderr:
-        child.stderr.close()
-
-
-def _read_result(out: Path, errors: str) -> Result:
-    if not out.exists():
-        last = (errors.strip().splitlines() or ["it ended without a word"])[-1]
-        return Result("broken", message=f"the notebook stopped Python: {last}")
-    return Result(**json.loads(out.read_text(encoding="utf-8")))
-
-
-class CodeCell(NamedTuple):
-    """One cell of the learner's: its place in the notebook (from 1), its code, its tags."""
-
-    number: int
-    source: str
-    tags: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return f"<cell {self.number}>"
-
-
-NOT_RUN = {"check", "try"}  # cells of the course's own: checks, and what only a notebook shows
-
-
-def code_cells(notebook: Path) -> list[CodeCell]:
-    """The learner's code, without the course's own cells and without IPython's commands."""
-    try:
-        raw = cast(dict[str, Any], json.loads(notebook.read_text(encoding="utf-8")))
-        cells = cast(list[dict[str, Any]], raw["cells"])
-    except (ValueError, KeyError) as error:
-        raise ValueError(
-            f"{notebook.name} is not a notebook; save it again in JupyterLab."
-        ) from error
-    return [
-        CodeCell(number, _plain(cell["source"]), tuple(cell["metadata"].get("tags", [])))
-        for number, cell in enumerate(cells, 1)
-        if cell["cell_type"] == "code" and not NOT_RUN & set(cell["metadata"].get("tags", []))
-    ]
-
-
-def _plain(source: str | list[str]) -> str:
-    text = source if isinstance(source, str) else "".join(source)
-    commands = ("%", "!")  # blanked, so that line numbers stay the notebook's
-    return "\n".join(
-        "" if line.lstrip().startswith(commands) else line for line in text.split("\n")
+def _started(folder: Path, family: str, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    # Nobody waits for a pipe to close: a process that the notebook leaves behind would keep it
+    # open. In a session of its own, the child's process group can be ended as a whole.
+    return subprocess.Popen(
+        [sys.executable, "-c", _CHILD],
+        cwd=folder,
+        env=_environment(family),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        start_new_session=True,
     )
 
 
-def evaluate_cells(task: Exercise, cells: list[CodeCell]) -> Result:
-    """Run cells in one namespace, then the checks; used in the child process."""
-    namespace: dict[str, Any] = {"__name__": "__exercise__"}
-    problems: dict[CodeCell, str] = {}
-    for cell in cells:
-        linecache.cache[cell.name] = (len(cell.source), None, cell.source.splitlines(True), "")
-        try:
-            exec(compile(cell.source, cell.name, "exec"), namespace)
-        except Exception as error:
-            problems[cell] = _problem(cell, error)
-    answer = namespace.get(task.defines)
-    if not callable(answer):
-        return Result("broken", message=_why_missing(task, cells, problems, namespace))
+def _tell(child: subprocess.Popen[bytes], order: str) -> None:
+    assert child.stdin is not None, "the child reads its order from a pipe"
+    with contextlib.suppress(BrokenPipeError):  # it could not even start: its errors say why
+        child.stdin.write(order.encode() + b"\n")
+        child.stdin.close()
+
+
+def _environment(family: str) -> dict[str, str]:
+    """The child finds this very minipd, installed or not, and opens no window for its plots."""
+    places = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(place for place in places if place)
+    return {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg", FAMILY: family}
+
+
+def _end(child: subprocess.Popen[bytes], family: str) -> None:
+    """End the child and all that it started, wherever in the system that went."""
+    if hasattr(os, "killpg"):
+        # The group lives as long as one process of it does, so its number is nobody else's yet.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+    child.kill()
+    child.wait()
+    for _ in range(ROUNDS):
+        left = list(_family(family))
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        if not left:
+            return
+
+
+def _family(family: str) -> Iterator[psutil.Process]:
+    """Living processes that carry the token; those of other users cannot be read, nor be ours."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(FAMILY) == family:
+                yield process
+
+
+def _read_result(out: Path, token: str, errors: Path, code: int) -> Result:
+    text = _start_of(out, _MAX_VERDICT_BYTES)
+    if result := read_verdict(text, token):
+        return result
+    if text:
+        return Result("broken", message="the notebook wrote over its own result; take that out.")
+    return Result("broken", message=f"the notebook stopped Python: {_how_it_ended(errors, code)}")
+
+
+def _start_of(path: Path, limit: int) -> str:
     try:
-        failure = first_failure(task, answer)
-    except NotDoneYet as stub:
-        return Result("untouched", message=str(stub))
-    if failure is None:
-        return Result("passed")
-    return Result("failed", failure.check.name, failure.raised, failure.got)
+        with path.open("rb") as file:
+            return file.read(limit).decode(errors="replace")
+    except OSError:
+        return ""
 
 
-def _problem(cell: CodeCell, error: Exception) -> str:
-    if isinstance(error, SyntaxError):
-        line = (error.text or "").strip()
-        return (
-            f"cell {cell.number} is not yet Python: {error.msg} in line {error.lineno}"
-            f"{f': {line}' if line else ''}"
-        )
-    return f"cell {cell.number} failed with {raised_text(error)}"
-
-
-def _why_missing(
-    task: Exercise,
-    cells: list[CodeCell],
-    problems: dict[CodeCell, str],
-    namespace: dict[str, Any],
-) -> str:
-    """Why a function is not there: its own cell's fault, a misspelt name, or another cell's."""
-    own = [cell for cell in cells if f"exercise-{task.id.split('.')[1]}" in cell.tags]
-    for cell in own:
-        if cell in problems:
-            return problems[cell] + "."
-    functions = [name for name, value in namespace.items() if callable(value)]
-    if near := difflib.get_close_matches(task.defines, functions, 1, 0.7):
-        return f"it defines {near[0]}; the check needs {task.defines}."
-    others = [] if own else list(problems.values())
-    why = f" One cell has a fault: {others[0]}." if others else ""
-    return f"no function called {task.defines} was found.{why}"
-
-
-def main(exercise_id: str, notebook: str, out: str) -> None:
-    """The child: judge one exercise and write the verdict."""
-    from minipd.lab.checks import exercise
-
-    try:
-        result = evaluate_cells(exercise(exercise_id), code_cells(Path(notebook)))
-    except ValueError as error:
-        result = Result("broken", message=str(error))
-    Path(out).write_text(json.dumps(asdict(result)), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def _how_it_ended(errors: Path, code: int) -> str:
+    """Why there is no verdict: the child's last words, its signal, or its exit code."""
+    if said := _start_of(errors, _MAX_ERROR_BYTES).strip():
+        return said.splitlines()[-1]
+    if code < 0:
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+        why = {"SIGKILL": ", perhaps for want of memory", "SIGSEGV": ", a crash in compiled code"}
+        return f"it was ended by {name}{why.get(name, '')}."
+    return f"it ended with code {code}; look for os._exit or a crash."

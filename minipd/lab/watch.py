@@ -9,15 +9,24 @@ from pathlib import Path
 from typing import Any
 
 LONGEST = 160  # characters of a value that are shown
+LONGEST_ERROR = 500  # of what an error says
 _OURS = Path(__file__).resolve().parents[1]
 
 
+def cut(text: str, longest: int = LONGEST) -> str:
+    """A text, or its beginning where it is long."""
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
 def short(value: object) -> str:
-    """A value as Python writes it, cut where it is long."""
-    words = f"{value:.6g}" if isinstance(value, float) else repr(value)
-    if isinstance(value, tuple):
-        words = f"({', '.join(short(part) for part in value)})"
-    return words if len(words) <= LONGEST else words[: LONGEST - 3] + "..."
+    """A value as Python writes it, cut where it is long; never raises, whatever the value is."""
+    try:
+        words = f"{value:.6g}" if isinstance(value, float) else repr(value)
+        if isinstance(value, tuple):
+            words = f"({', '.join(short(part) for part in value[:LONGEST])})"
+    except Exception as error:
+        words = f"<a {type(value).__name__} that cannot be shown: {type(error).__name__}>"
+    return cut(words)
 
 
 class Watched:
@@ -36,7 +45,7 @@ class Watched:
         self.got = ""
         try:
             made = self._answer(*args, **kwargs)
-        except Exception:
+        except (Exception, SystemExit):
             self.broke = True
             raise
         self.got = f"{call} returned {short(made)}"
@@ -46,13 +55,22 @@ class Watched:
 def raised_text(error: BaseException) -> str:
     """The error and, if it came from the learner's own code, the line that it came from."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
-    words = f"{type(error).__name__}: {error}"
+    words = f"{type(error).__name__}: {_said(error)}"
     if not frames:
         return words
     frame = frames[-1]
     place = f"{frame.filename}, " if frame.filename.startswith("<cell") else ""
-    line = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
+    line = cut((frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip())
     return f"{words} ({place}line {frame.lineno}{f': {line}' if line else ''})"
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return "exit() would end the notebook; take that out"
+    try:
+        return cut(str(error), LONGEST_ERROR)
+    except Exception:
+        return "(its message cannot be shown)"
 
 
 def _is_ours(filename: str) -> bool:

@@ -42,18 +42,23 @@ def probe_folder(path: Path | None) -> None:
 
 
 def replace_text(path: Path, text: str) -> None:
+    """Write a whole text file or leave the old one as it was; raises OSError."""
+    replace_bytes(path, text.encode())
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
     """Write a whole file or leave the old one as it was; raises OSError.
 
     Where there is something that is no ordinary file (a pipe, /dev/stdout), it is written to.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if not _is_replaceable(path):
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content)
         return
     target = path.resolve()  # of a link, the file it points to
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
-        part.write_text(text, encoding="utf-8")
+        part.write_bytes(content)
         os.replace(part, target)
     except BaseException:
         part.unlink(missing_ok=True)

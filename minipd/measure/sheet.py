@@ -84,8 +84,9 @@ def read(path: Path | None = None) -> Sheet:
     for number, raw in enumerate(text.split("\n"), 1):
         try:
             lines.extend(_parse(raw))
-        except (ValueError, TypeError) as error:
-            notes.append(f"Line {number} of {path.name} is damaged and was skipped ({error}).")
+        except (ValueError, TypeError, RecursionError) as error:
+            why = str(error)[:MAX_WHY_CHARS]
+            notes.append(f"Line {number} of {path.name} is damaged and was skipped ({why}).")
     return Sheet(lines, notes)
 
 
@@ -124,6 +125,7 @@ def now() -> str:
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
+MAX_WHY_CHARS = 200  # of what is said about a damaged line
 SHORT_DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _FIELDS = [field.name for field in fields(SheetLine)]
 _TEXTS = ("machine", "model", "dtype", "device", "note", "date")

@@ -30,8 +30,9 @@ assert double(21) == 42
 
 @pytest.fixture
 def small(tmp_path, root):
-    """A copy of the course's sources with one small exercise file."""
-    shutil.copytree(root / "course", tmp_path / "course")
+    """A copy of the course's sources with lesson 00 alone and one small exercise file."""
+    others = shutil.ignore_patterns("0[1-9]_*", "1?_*", "__pycache__")
+    shutil.copytree(root / "course", tmp_path / "course", ignore=others)
     folder = tmp_path / "course" / "lessons" / "00_your_machine"
     (folder / "exercises.py").write_text(EXERCISE)
     return tmp_path
@@ -74,6 +75,29 @@ def test_check_lists_changed_missing_and_orphaned_files(small, capsys):
     assert build.main([], small) == 0
     assert not (small / "exercises" / "99_gone.ipynb").exists()
     assert build.main(["--check"], small) == 0
+
+
+def test_one_lesson_alone_leaves_every_other_file_as_it_is(small):
+    build.main([], small)
+    syllabus = small / "course" / "syllabus.md"
+    syllabus.write_text("mine")
+    (small / "exercises" / "99_gone.ipynb").write_text("{}")
+    assert build.main(["--only", "00"], small) == 0
+    assert syllabus.read_text() == "mine" and (small / "exercises" / "99_gone.ipynb").exists()
+
+
+def test_a_lesson_without_its_teaching_page_stops_only_the_whole_build(small, capsys):
+    exercises_of(small).with_name("teaching.md").unlink()
+    assert build.main(["--only", "00"], small) == 0
+    assert build.main([], small) == 1
+    assert "00_your_machine has no teaching.md" in capsys.readouterr().err
+
+
+def test_a_missing_source_is_named(small, capsys):
+    for name in ("quiz.yaml", "mutants.yaml", "exercises.py", "lesson.py"):
+        exercises_of(small).with_name(name).unlink()
+        assert build.main(["--only", "00"], small) == 1
+        assert name in capsys.readouterr().err
 
 
 def test_an_edit_to_one_cell_keeps_the_ids_of_the_others(small):

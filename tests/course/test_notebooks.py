@@ -1,4 +1,7 @@
-"""Lessons and solutions run from top to bottom; exercises fail only where the learner is asked."""
+"""Lessons and solutions run from top to bottom; exercises fail only where the learner is asked.
+
+Lessons take timings, so they run alone; solutions and exercises run beside other tests.
+"""
 
 import os
 import re
@@ -12,8 +15,12 @@ from nbclient import NotebookClient
 
 from course.build import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.xdist_group("notebooks")]
 LIMIT_S = 120
+
+
+def alone(test):
+    """For tests whose cells take timings."""
+    return pytest.mark.slow(pytest.mark.serial(pytest.mark.xdist_group("notebooks")(test)))
 
 
 def notebooks(*rooms):
@@ -66,25 +73,43 @@ def outputs(book):
     return [output for cell in book.cells for output in cell.get("outputs", [])]
 
 
-@notebooks("notebooks", "solutions")
-def test_runs_without_warnings_or_bare_pictures(path, tmp_path):
-    start = time.monotonic()
-    book = executed(path, tmp_path)
-    print(f"{path.name}: {time.monotonic() - start:.0f} s, load {psutil.getloadavg()}")
-    assert processes_in(tmp_path) == [], "a lesson left a process behind"
-    assert time.monotonic() - start < LIMIT_S * busy_factor(), "too slow for a lesson"
+def check_outputs(book, folder):
+    """No warning, no picture without words, no process left behind."""
+    assert processes_in(folder) == [], "a notebook left a process behind"
     for output in outputs(book):
         assert output.get("name") != "stderr", output
         assert "image/png" not in output.get("data", {}), "show figures with show(fig, alt=...)"
         page = output.get("data", {}).get("text/html", "")
-        assert page.count("<img ") == page.count('<img alt="')
+        assert page.count("<img ") == len(re.findall(r'<img alt="[^"\s]', page)), page[:500]
     text = " ".join(output.get("text", "") for output in outputs(book))
-    assert "Warning" not in text
-    if path.parent.name == "notebooks":  # nobody pressed a button: said so, measured all the same
-        assert sum("No prediction was made" in page for page in pages(book)) >= 2
-        assert stray_values(book) == [], "a table or picture has a bare value below it"
+    assert "Warning" not in text and "Traceback" not in text
+
+
+@alone
+@notebooks("notebooks")
+def test_a_lesson_runs_without_warnings_or_bare_pictures(path, tmp_path):
+    start = time.monotonic()
+    book = executed(path, tmp_path)
+    seconds = time.monotonic() - start
+    print(f"{path.name}: {seconds:.0f} s, load {psutil.getloadavg()}")
+    assert seconds < LIMIT_S * busy_factor(), "too slow for a lesson"
+    check_outputs(book, tmp_path)
+    # Nobody pressed a button: said so, measured all the same.
+    assert sum("No prediction was made" in page for page in pages(book)) >= 2
+    assert stray_values(book) == [], "a table or picture has a bare value below it"
+    assert any("Your progress in lesson" in page for page in pages(book))
     if path == ROOT / "notebooks" / "00_your_machine.ipynb":
         assert any("one stroke for each token" in page for page in pages(book))
+
+
+@pytest.mark.slow
+@notebooks("solutions")
+def test_a_solution_runs_without_warnings_or_bare_pictures(path, tmp_path):
+    book = executed(path, tmp_path)
+    check_outputs(book, tmp_path)
+    passed = [o.text for o in outputs(book) if "passed: all" in o.get("text", "")]
+    checks = [c for c in book.cells if "check" in c.metadata.get("tags", [])]
+    assert len(passed) == len(checks) > 0
 
 
 LONG_CELL, LONGEST = 9, 12
@@ -108,6 +133,7 @@ reveal("99.number", 10.0, "GB/s")
 """
 
 
+@pytest.mark.slow
 def test_a_reveal_at_the_end_of_a_cell_prints_no_value(tmp_path):
     path = tmp_path / "probe.ipynb"
     cells = [
@@ -131,9 +157,11 @@ def test_a_lesson_predicts_before_it_measures(path):
         assert "predict(" in code[places[0] - 20 : places[0]], f"{name} is revealed first"
 
 
+@pytest.mark.slow
 @notebooks("exercises")
 def test_exercises_fail_only_in_their_check_cells(path, tmp_path):
     book = executed(path, tmp_path, allow_errors=True)
+    assert processes_in(tmp_path) == [] and "stderr" not in {o.get("name") for o in outputs(book)}
     assert any("check" in cell.metadata.get("tags", []) for cell in book.cells)
     for cell in book.cells:
         errors = [o for o in cell.get("outputs", []) if o.output_type == "error"]

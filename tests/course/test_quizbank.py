@@ -1,5 +1,6 @@
 """The quiz compiler: what it refuses, and that the keys agree with the engine."""
 
+import ast
 import copy
 import json
 
@@ -10,6 +11,9 @@ from course import build
 from course.quizbank import compile_bank
 from course.source import CourseError, read_cells
 from course.values import SMOLLM2, engine_values
+from minipd.lab.bank import bank_from, lessons_with_quiz, load_bank
+from minipd.lab.keys import evaluate
+from minipd.lab.quiz import grade
 
 HEADINGS = {"A heading"}
 WRONG = {"why": "w", "misconception": "m", "refuted_by": "A heading"}
@@ -119,8 +123,8 @@ def test_odd_questions_are_refused_by_name_too(tmp_path, question, change):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "must hold lesson"),
-        ("[1, 2]", "must hold lesson"),
+        ("", "must hold names"),
+        ("[1, 2]", "must hold names"),
         ("a: [", "quiz.yaml: while parsing"),
         ("[" * 5000, "quiz.yaml: "),
         ("lesson: '00'\ntitle: t\nquestions: {}\n", "at least one question"),
@@ -139,6 +143,53 @@ def test_odd_files_are_refused_in_one_sentence(tmp_path, text, complaint):
         compile_bank(tmp_path / "nothing" / "quiz.yaml", HEADINGS, {})
 
 
+def recalling(tmp_path, recalls, lesson="02", earlier=None):
+    question = copy.deepcopy(ONE) | {"recalls": recalls}
+    for answer in question["answers"][1:]:
+        answer["refuted_by"] = "An older heading"
+    file = tmp_path / "quiz.yaml"
+    file.write_text(yaml.safe_dump({"lesson": lesson, "title": "t", "questions": [question]}))
+    found = earlier or {"01": {"An older heading"}, "00": set()}.__getitem__
+    return compile_bank(file, HEADINGS, {}, found)
+
+
+def test_a_question_that_recalls_a_lesson_is_refuted_by_that_lesson_s_headings(tmp_path):
+    bank = bank_from(json.loads(recalling(tmp_path, "01")))
+    question = bank.questions[0]
+    assert question.recalls == "01"
+    assert [choice.note.lesson for choice in question.choices] == ["", "01", "01"]
+    told = grade(question, 1).text
+    assert told.endswith("Look again in lesson 01 at: An older heading.")
+
+
+@pytest.mark.parametrize(
+    ("recalls", "complaint"),
+    [
+        ("00", "points to 'An older heading', which is no heading of lesson 00"),
+        ("02", "no earlier lesson"),
+        ("03", "no earlier lesson"),
+        (1, "a lesson in quotes"),
+        ("1", "a lesson in quotes"),
+        (["01"], "a lesson in quotes"),
+    ],
+)
+def test_what_cannot_be_recalled_is_refused_by_name(tmp_path, recalls, complaint):
+    with pytest.raises(CourseError, match="quiz.yaml, question 'q'") as caught:
+        recalling(tmp_path, recalls)
+    assert complaint in str(caught.value)
+
+
+def test_a_lesson_that_does_not_exist_yet_is_named(tmp_path):
+    def earlier(number):
+        return build.headings_of_lesson(tmp_path, number)
+
+    with pytest.raises(CourseError, match=r"question 'q': lesson 01 has no lesson\.py yet"):
+        recalling(tmp_path, "01", earlier=earlier)
+    (tmp_path / "01_old").mkdir()
+    (tmp_path / "01_old" / "lesson.py").write_text("# %% [markdown]\n# ## An older heading\n")
+    assert "An older heading" in recalling(tmp_path, "01", earlier=earlier)
+
+
 def test_two_questions_may_not_share_an_id(tmp_path):
     with pytest.raises(CourseError, match="unique"):
         compiled(tmp_path, ONE, ONE)
@@ -150,6 +201,30 @@ def test_every_lesson_has_eight_questions_and_places_exist(root):
         assert len(bank["questions"]) >= 8
         assert bank["lesson"] == folder.name[:2]
         assert build.headings(read_cells(folder / "lesson.py"))
+
+
+def test_every_lesson_but_the_first_recalls_two_questions(root):
+    for folder in build.lesson_folders(root / "course")[1:]:
+        raw = yaml.safe_load((folder / "quiz.yaml").read_text())["questions"]
+        assert sum("recalls" in question for question in raw) >= 2, folder.name
+
+
+@pytest.mark.parametrize("lesson", lessons_with_quiz())
+def test_every_key_is_a_formula_and_comes_out_as_in_the_committed_bank(root, lesson):
+    """Worked out anew from the author's file, without the compiler."""
+    (folder,) = (root / "course" / "lessons").glob(f"{lesson}_*")
+    raw = yaml.safe_load((folder / "quiz.yaml").read_text())["questions"]
+    bank = {question.id: question for question in load_bank(lesson).questions}
+    assert list(bank) == [question["id"] for question in raw]
+    for question in (q for q in raw if q["kind"] == "number"):
+        formula = str(question.get("key", question.get("sheet_key")))
+        assert any(isinstance(node, ast.BinOp) for node in ast.walk(ast.parse(formula))), formula
+        if "key" in question:
+            key = evaluate(formula, engine_values())
+            assert bank[question["id"]].key == pytest.approx(key, rel=1e-11)
+        assert [str(w["value"]) for w in question["wrong"]] == list(
+            dict.fromkeys(str(w["value"]) for w in question["wrong"])
+        )
 
 
 def test_figures_in_question_texts_agree_with_the_engine(root):

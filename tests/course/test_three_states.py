@@ -1,7 +1,14 @@
-"""Every exercise in three states, on the very notebook that the learner edits."""
+"""Every exercise in three states, on the very notebook that the learner edits.
+
+All states of a lesson are judged in this process, one after the other, which is what a learner's
+own process does too; that the whole command works in processes of its own is tested once for each
+lesson (test_delivered) and on learner code that misbehaves (tests/lab/test_runner).
+"""
 
 import ast
 import json
+import time
+from collections import Counter
 
 import pytest
 
@@ -11,40 +18,77 @@ from course.exercises import read_mutants, with_answer
 from minipd.lab.check import run_check
 from minipd.lab.checks import EXERCISES, exercise
 from minipd.lab.hints import failure_text
-from minipd.lab.runner import code_cells, evaluate_cells, run_exercise
+from minipd.lab.runner import code_cells, evaluate_cells
 
 FOLDERS = build.lesson_folders(ROOT / "course")
-MUTANTS = [mutant for folder in FOLDERS for mutant in read_mutants(folder / "mutants.yaml")]
+MUTANTS = [
+    mutant
+    for folder in FOLDERS
+    if (folder / "mutants.yaml").exists()
+    for mutant in read_mutants(folder / "mutants.yaml")
+]
+LESSON_CPU_S = 20.0  # for all states of a lesson's exercises: what keeps the whole course testable
+CPU_S: Counter[str] = Counter()
+
+
+def in_a_group(value, exercise_id, name):
+    """All of a lesson's states in one process, also where tests run in parallel."""
+    group = pytest.mark.xdist_group(f"states-{exercise_id[:2]}")
+    return pytest.param(value, marks=group, id=name)
+
+
+EACH_EXERCISE = pytest.mark.parametrize(
+    "exercise_id", [in_a_group(one, one, one) for one in EXERCISES]
+)
+EACH_MUTANT = pytest.mark.parametrize(
+    "mutant", [in_a_group(m, m.exercise_id, f"{m.exercise_id}-{m.name}") for m in MUTANTS]
+)
 
 
 def notebook(room, exercise_id):
     return next((ROOT / room).glob(f"{exercise_id[:2]}_*.ipynb"))
 
 
-@pytest.mark.parametrize("exercise_id", EXERCISES)
+def judged(task, file):
+    start = time.process_time()
+    try:
+        return evaluate_cells(task, code_cells(file))
+    finally:
+        CPU_S[task.lesson] += time.process_time() - start
+
+
+@EACH_EXERCISE
 def test_the_untouched_stub_asks_for_code_in_a_friendly_way(exercise_id):
-    result = run_exercise(exercise(exercise_id), notebook("exercises", exercise_id))
+    result = judged(exercise(exercise_id), notebook("exercises", exercise_id))
     assert result.state == "untouched"
     assert f"Exercise {exercise_id} is waiting for you" in result.message
 
 
-@pytest.mark.parametrize("exercise_id", EXERCISES)
+@EACH_EXERCISE
 def test_the_solution_passes(exercise_id):
-    result = run_exercise(exercise(exercise_id), notebook("solutions", exercise_id))
+    result = judged(exercise(exercise_id), notebook("solutions", exercise_id))
     assert result.state == "passed", result
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: f"{m.exercise_id}-{m.name}")
+@EACH_MUTANT
 def test_each_mutant_fails_with_the_hint_that_names_its_mistake(mutant, tmp_path):
     task = exercise(mutant.exercise_id)
     file = tmp_path / "learner.ipynb"
     original = notebook("exercises", task.id)
     file.write_text(json.dumps(with_answer(original, task.id, mutant.body)))
-    result = evaluate_cells(task, code_cells(file))
+    result = judged(task, file)
     assert (result.state, result.check) == ("failed", mutant.fails), result
     failed = next(check for check in task.checks if check.name == mutant.fails)
     text = failure_text(task, result.failure(failed), 3)
     assert all(hint in text for hint in (failed.hints.nudge, failed.hints.nearly_code))
+
+
+@EACH_EXERCISE
+def test_the_states_of_a_lesson_are_judged_in_bounded_time(exercise_id):
+    """Its place is after the states above; CPU seconds, so that a busy machine changes nothing."""
+    spent = CPU_S[exercise_id[:2]]
+    print(f"lesson {exercise_id[:2]}: {spent:.1f} CPU seconds in all its states so far")
+    assert spent < LESSON_CPU_S, "make the notebook's cells or the checks cheaper"
 
 
 def test_every_exercise_has_mutants_and_every_mutant_an_exercise_and_a_check():

@@ -6,13 +6,11 @@ import math
 
 import pytest
 
+from minipd.lab.calibration import calibration_line, in_words, log_ratio
 from minipd.lab.predict import (
     PredictionError,
-    calibration_line,
-    in_words,
     keep_prediction,
     kept_prediction,
-    log_ratio,
     make_brackets,
     predict,
     reveal,
@@ -195,11 +193,24 @@ def test_the_calibration_line_follows_all_measured_predictions(shown):
             reveal(name, 10.0)
     keep_prediction("00.words", "a")
     reveal("00.words", "b")
-    line = "Calibration over 3 predictions: typically a factor of 2 off; 2 too high, 1 too low."
+    line = (
+        "Calibration over 3 predictions in lessons 00, 01: typically a factor of 2 off; "
+        "2 too high, 1 too low. Guesses in words: 0 of 1 right."
+    )
     assert calibration_line() == line
     keep_prediction("01.d", 10.0)
     reveal("01.d", 10.0)
-    assert calibration_line().endswith("2 too high, 1 too low, 1 exactly right.")
+    assert "2 too high, 1 too low, 1 exactly right." in calibration_line()
+    keep_prediction("01.words", "b")
+    reveal("01.words", "b")
+    assert calibration_line().endswith("Guesses in words: 1 of 2 right.")
+
+
+def test_what_no_factor_can_be_taken_of_is_left_out(shown):
+    keep_prediction("00.zero", 20.0)
+    reveal("00.zero", 0.0)
+    assert "not above zero" in shown[0]
+    assert "no prediction has been measured" in calibration_line()
 
 
 # -- the file ---------------------------------------------------------------------------------
@@ -212,12 +223,6 @@ def test_a_damaged_progress_file_is_set_aside_not_lost():
     assert progress_path().with_name("progress.json.damaged").read_text() == "{ half a"
     keep_prediction("00.y", 1.0)
     assert list(json.loads(progress_path().read_text())["predictions"]) == ["00.y"]
-
-
-def test_sections_of_the_wrong_kind_are_ignored():
-    progress_path().parent.mkdir(parents=True)
-    progress_path().write_text('{"quiz": [], "predictions": {"a": {"value": 1.0}}}')
-    assert read_progress()["quiz"] == {} and "a" in read_progress()["predictions"]
 
 
 def test_an_error_inside_the_block_changes_nothing():

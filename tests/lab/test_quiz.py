@@ -190,6 +190,24 @@ def test_places_to_look_at_are_links_with_one_mark_at_the_end():
         assert grade(BY_ID[name], frozenset({index}) if many else index).text.endswith(end)
 
 
+def test_a_place_in_an_earlier_lesson_is_named_and_not_linked():
+    recalling = replace(BY_ID["which-phase"], recalls="00")
+    notes = [replace(c, note=replace(c.note, lesson="00")) for c in recalling.choices]
+    made = QuizView(replace(BANK, questions=(replace(recalling, choices=tuple(notes)),)))
+    question = made.questions[0]
+    assert "(From lesson 00.)" in question.text.value
+    question.submit(1)
+    assert "Look again in lesson 00 at: Two phases in two sentences." in question.feedback.value
+    assert "<a " not in question.feedback.value
+
+
+def test_many_names_the_lesson_too():
+    question = BY_ID["good-measurement"]
+    rest = replace(question.otherwise, lesson="00")
+    told = grade(replace(question, otherwise=rest), frozenset({0}))
+    assert "2 more answers are right" in told.text and "Look again in lesson 00 at:" in told.text
+
+
 def test_order_by_pressing_items_and_starting_again():
     _, question = view("steps")
     question.answer.take(1)

@@ -38,7 +38,7 @@ def test_an_old_file_survives_a_failed_write(
     def full(*_: object, **__: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(ReportError, match="No space left"):
         write_json(path, {"a": 2})
     monkeypatch.undo()
