@@ -10,6 +10,7 @@ see the sequence's tokens from 0 to their own. Three ways to compute the same th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
 
@@ -42,6 +43,7 @@ class GatherAttention:
 
     def __init__(self, store: KVStore, chunks: Items[Chunk]) -> None:
         self.store = store
+        self.on_stored: Callable[[int], None] | None = None  # told of each layer as it is stored
         size, device = store.layout.block_size, store.device
         written: list[int] = []
         own: range | Tensor = range(0)
@@ -64,6 +66,8 @@ class GatherAttention:
         if num_padding:
             q, k, v = q[:-num_padding], k[:-num_padding], v[:-num_padding]
         self.store.write(layer, self.slots, k, v)
+        if self.on_stored is not None:
+            self.on_stored(layer)
         if len(self.spans) == 1 and self.spans[0].is_whole_prompt:
             return _pad(_prompt(q, k, v), num_padding)
         out = torch.empty_like(q)  # (T, H, D)

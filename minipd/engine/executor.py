@@ -19,7 +19,6 @@ from minipd.engine.batch import Chunk
 from minipd.engine.graphs import DecodeGraphs
 from minipd.engine.paged import PagedAttention, PagedInputs, why_not_paged
 from minipd.engine.sampler import sample
-from minipd.model.decoder import Attend
 from minipd.model.load import LoadedModel
 
 # Matrix products on a CPU sum in another order below this many rows (1, 2-15 and 16 or more were
@@ -33,11 +32,11 @@ LayerHook = Callable[[int, Items[Chunk]], None]
 class Executor:
     """One copy of the weights and one KV store on one device.
 
-    `on_layer(layer, chunks)`, if set, is called after each layer's keys and values are stored,
-    while the layers above have still to run. `deterministic` pads each step to at least 16 rows
-    and, on a CPU, computes it on one thread: then a sequence's logits are bit-equal whatever shares
-    its batch, as long as its own chunks are the same. (Two threads were seen to split the sums of a
-    product of 17 to 192 rows, and not of others.)
+    `on_layer(layer, chunks)`, if set, is called as soon as a layer's keys and values are stored,
+    while its attention and the layers above have still to run. `deterministic` pads each step to at
+    least 16 rows and, on a CPU, computes it on one thread: then a sequence's logits are bit-equal
+    whatever shares its batch, as long as its own chunks are the same. (Two threads were seen to
+    split the sums of a product of 17 to 192 rows, and not of others.)
     """
 
     def __init__(
@@ -93,12 +92,12 @@ class Executor:
             padding = [0] * (DETERMINISTIC_ROWS - len(tokens))
             tokens, positions = tokens + padding, positions + padding
         attend = self.attention(chunks)
-        if self.on_layer is not None:
-            attend = tapped(attend, self.on_layer, chunks)
+        if (hook := self.on_layer) is not None:
+            attend.on_stored = lambda layer: hook(layer, chunks)
         hidden = self.decoder(self._ids(tokens), self._ids(positions), attend)  # (T, E)
         return self._logits(hidden, _last_rows(chunks))
 
-    def attention(self, chunks: Items[Chunk]) -> Attend:
+    def attention(self, chunks: Items[Chunk]) -> PagedAttention | GatherAttention:
         if self.why_not_paged is None:
             inputs = PagedInputs(self.store, chunks)
             return PagedAttention(self.store, inputs, deterministic=self.deterministic)
@@ -115,17 +114,6 @@ class Executor:
 
     def _ids(self, values: list[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
-
-
-def tapped(attend: Attend, on_layer: LayerHook, chunks: Items[Chunk]) -> Attend:
-    """`attend`, and then `on_layer`: by that time the layer's KV stands in the store."""
-
-    def attend_and_tell(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        mixed = attend(layer, q, k, v)  # (T, H, D)
-        on_layer(layer, chunks)
-        return mixed
-
-    return attend_and_tell
 
 
 @contextmanager

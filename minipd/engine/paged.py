@@ -7,6 +7,7 @@ with the gather path. Where it fails, the engine gathers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence as Items
 
 import torch
@@ -49,6 +50,7 @@ class PagedAttention:
     def __init__(self, store: KVStore, inputs: PagedInputs, *, deterministic: bool = False) -> None:
         self.store = store
         self.inputs = inputs
+        self.on_stored: Callable[[int], None] | None = None  # told of each layer as it is stored
         self.num_splits = 1 if deterministic else None
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -57,6 +59,8 @@ class PagedAttention:
 
         at, real = self.inputs, self.inputs.num_rows
         self.store.write(layer, at.slots, k[:real], v[:real])
+        if self.on_stored is not None:
+            self.on_stored(layer)
         mixed = varlen_attn(
             q[:real],
             self.store.keys[layer],
