@@ -74,9 +74,7 @@ class Calculator:
         common: Any = {"style": wide, "layout": layout}
         self.model = W.Dropdown(options=list(MODELS), value=model, description="Model", **common)
         sliding: Any = common | {"continuous_update": False, "readout_format": ","}
-        self.memory = W.IntSlider(
-            memory_gb, 4, 640, 4, description="Memory of the box (GB)", **sliding
-        )
+        self.memory = W.IntSlider(memory_gb, 4, 640, 4, description="Memory (GB)", **sliding)
         self.context = W.IntSlider(
             context, 512, 32_768, 512, description="Tokens per user", **sliding
         )

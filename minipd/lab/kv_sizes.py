@@ -157,7 +157,8 @@ def try_box(
     except NotImplementedError:
         print("This cell needs your functions: solve Exercises 1 and 3, then run it again.")
         return
-    show_table({"model": ["Llama-2-7B", "Qwen2.5-7B"], "users": users})
+    box = f"{memory / 1e9:.0f} GB, {tokens:,} tokens for each user"
+    show_table({"model": ["Llama-2-7B", "Qwen2.5-7B"], "users": users}, box)
     if not users[0]:
         print("Your functions leave no room for Llama-2-7B: see what the checks say.")
         return

@@ -15,6 +15,7 @@ from minipd.lab.run import run_plan
 from minipd.measure.metrics import summarise
 from minipd.measure.rows import TraceRow
 from minipd.measure.traces import write_trace
+from minipd.sched.rebalance import Move, Observation
 from minipd.timeline import Event
 
 
@@ -122,6 +123,10 @@ def test_processes_on_a_slow_network() -> None:
         ({"max_prompt_tokens": -3}, "use 1 or more"),
         ({"num_requests": 200_000, "max_prompt_tokens": None}, "a run holds at most 10,000,000"),
         ({"trace": Path("nothing.csv")}, "check the path"),
+        ({"rebalance": True, "num_decode": 1}, "at least 3 workers"),
+        ({"rebalance": True, "num_decode": 3, "modes": ("chunked",)}, "needs the mode disagg"),
+        ({"rebalance": True, "num_decode": 3, "ttft_s": 1.0}, "give both --ttft and --tpot"),
+        ({"device": "cuda:0,,cuda:1"}, "names no device; write cpu or cuda:0,cuda:1"),
     ],
 )
 def test_what_cannot_work_is_refused_before_the_model_is_loaded(
@@ -160,3 +165,37 @@ def test_a_trace_is_cut_and_slowed_and_says_so(tmp_path: Path) -> None:
     trace = trace_of(asked)
     assert [row.arrival_s for row in trace.rows] == [0.0, 0.5, 1.0]
     assert "Only the first 3 of 5 rows are used." in trace.notes
+
+
+def test_bad_lines_of_a_trace_are_skipped_if_asked_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    write_trace(path, [TraceRow(float(i) / 100, 9, 3) for i in range(4)])
+    path.write_text(path.read_text().replace('"arrival_s":0.01', '"arrival_s":"soon"', 1))
+    with pytest.raises(ValueError, match=r"Line 3 .*skip bad lines \(--skip-bad-lines\)"):
+        printed(plan(trace=path))
+    said, _ = printed(plan(trace=path, skip_bad_lines=True, num_requests=3))
+    assert "Trace: 1 bad line was skipped; the first: Line 3" in said
+
+
+def test_workers_on_several_devices_in_turn() -> None:
+    _, outcomes = printed(plan(device="cpu, cpu", num_decode=2))
+    assert outcomes
+
+
+def test_rebalancing_tells_its_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy that wants a worker of the larger pool at its first look, and never again."""
+
+    class Eager:
+        def __init__(self, *_: float) -> None:
+            self.has_moved = False
+
+        def decide(self, seen: Observation) -> Move | None:
+            if self.has_moved or not seen.decode:
+                return None
+            self.has_moved = True
+            return Move(seen.decode[0].name, "prefill", "a test wants it")
+
+    monkeypatch.setattr(run_module, "Rebalancer", Eager)
+    asked = plan(rebalance=True, num_decode=3, ttft_s=1.0, tpot_s=1.0, num_requests=12)
+    said, _ = printed(asked)
+    assert "Note: worker-1 has joined the prefill pool at" in said and "a test wants it" in said

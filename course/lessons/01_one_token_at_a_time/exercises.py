@@ -108,19 +108,27 @@ check("01.3", reusable_notes)
 #
 # **Minutes:** 25. **Difficulty:** hard.
 #
-# Write the first three of the four steps of attention, for one head. `q` and `k` hold one row for
-# each token: T rows of D numbers. Return the shares, T rows of T numbers: row `t` says how much
-# token `t` takes from each token, itself included. It takes nothing from later ones.
+# Write the first three of the four steps of attention, for one head, as an engine needs them that
+# has kept the keys of earlier tokens: `k` holds one row for each of the S tokens of a text, `q` one
+# row for each of its *last* T tokens only. (T may be S: then all of them look.) Each row has D
+# numbers.
+#
+# Return the shares, T rows of S numbers: how much each of the last T tokens takes from each token
+# of the text, itself included. It takes nothing from later ones.
+#
+# Start with T equal to S, as in the lesson. Then ask yourself at which token of the text the last T
+# begin.
 
 
 # %% tags=["exercise", "exercise-4"]
 def causal_shares(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-    """Shares (T, T) of one attention head from queries (T, D) and keys (T, D)."""
+    """Shares (T, S) of one attention head from queries (T, D) and keys (S, D)."""
     ### BEGIN SOLUTION
-    num_tokens, size = q.shape
-    fit = (q @ k.T) / size**0.5  # (T, T)
-    future = torch.triu(torch.ones(num_tokens, num_tokens), diagonal=1).bool()  # (T, T)
-    return torch.softmax(fit.masked_fill(future, float("-inf")), dim=1)  # (T, T)
+    num_queries, size = q.shape
+    num_before = len(k) - num_queries  # tokens that have keys, but do not look any more
+    fit = (q @ k.T) / size**0.5  # (T, S)
+    future = torch.triu(torch.ones_like(fit), diagonal=num_before + 1).bool()  # (T, S)
+    return torch.softmax(fit.masked_fill(future, float("-inf")), dim=1)  # (T, S)
     ### END SOLUTION
 
 

@@ -441,6 +441,7 @@ def write_without_notes(prompt_ids, count):
 # %% [markdown]
 # Before it runs, think: the first token needs one pass over the prompt, the second one over the
 # prompt and one token more, and so on. Suppose an answer of some length takes a minute this way.
+# (The cell after the question is the slowest of this lesson; that is its point.)
 
 # %%
 predict(
@@ -496,11 +497,8 @@ show_steps({"everything again": raw_waits, "the engine": waits(fast_arrivals)})
 
 
 # %%
-def token_passes(prompt_tokens, answer_tokens):
-    return sum(prompt_tokens + already for already in range(answer_tokens))
-
-
-half, whole = token_passes(len(story), 40), token_passes(len(story), 80)
+lengths = [len(story) + written for written in range(1000)]  # of the text at each pass
+half, whole, page = sum(lengths[:40]), sum(lengths[:80]), sum(lengths)
 print(f"40 tokens: {half:,} passes; 80 tokens: {whole:,}, {whole / half:.1f} times as many")
 print(f"with notes: {len(story) + 39} and {len(story) + 79}")
 
@@ -511,8 +509,8 @@ print(f"with notes: {len(story) + 39} and {len(story) + 79}")
 
 # %%
 one_pass = sum(steady[40:]) / (whole - half)
-page, usual = token_passes(len(story), 1000) * one_pass, percentile(waits(fast_arrivals)[1:], 50)
-print(f"1,000 tokens without notes: about {page / 60:.0f} minutes on this machine")
+usual = percentile(waits(fast_arrivals)[1:], 50)
+print(f"1,000 tokens without notes: about {page * one_pass / 60:.0f} minutes on this machine")
 print(f"with notes, at the engine's usual gap: {1000 * usual / 60:.1f} minutes")
 
 # %% [markdown]

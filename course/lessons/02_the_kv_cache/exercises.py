@@ -131,8 +131,8 @@ check("02.3", users_that_fit)
 # %% [markdown]
 # ## Try it on real models
 #
-# Your functions together size a box with a forty-eight-gigabyte card, for users with 2,048 tokens
-# each [own-box-48]. Predict first.
+# Your functions together size a box with a forty-eight-gigabyte card, for users with about two
+# thousand tokens each. Predict first.
 
 # %% tags=["try"]
 predict(

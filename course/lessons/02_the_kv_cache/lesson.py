@@ -302,7 +302,7 @@ print(f"layers: {config.num_layers}")
 print(f"heads for keys and values: {config.num_kv_heads}")
 print(f"numbers in a head: {config.head_dim}")
 print(f"bytes of a number: {bytes_per_value}")
-print(f"tokens on the pad: {pad.length}")
+print(f"tokens on the pad: {pad.length} (the last one of the answer was never handed in)")
 
 # %%
 predict(
@@ -559,9 +559,9 @@ print(f"Free: {free / 1e9:.1f} GB; after a reserve, {left / 1e9:.1f} GB are left
 print(f"That is {left // per_token:,} tokens: {left // per_token // 2048:,} users with 2,048 each.")
 
 # %% [markdown]
-# And the boss? Ten people with 4,096 tokens each, if the model is Llama-3-8B [story-answer]; three,
-# if it is Llama-2-7B. Both engineers were wrong. (Whether ten people would find it *fast enough* is
-# another question: lesson 04.)
+# And the boss? With a tenth of the card in reserve, there is room for 10 people with 4,096 tokens
+# each if the model is Llama-3-8B, and for 3 if it is Llama-2-7B [story-answer]. Both engineers were
+# wrong. (Whether ten people would find it *fast enough* is another question: lesson 04.)
 #
 # **Recorded on another run.** RECORDED
 #

@@ -358,7 +358,8 @@ print("paged and the engine:  ", paging.verdict(model, prompt, engine, ours))
 # The chatbot of a museum begins every prompt with the same house rules. Their keys and values are
 # the same for every visitor: lesson 01 showed that a token's keys and values depend on the tokens
 # *before* it and on nothing after. If one visitor's blocks hold them, the next visitor can simply
-# put the same block ids at the front of the own table. Nothing is copied and nothing is computed.
+# put the same block ids at the front of the own table. Nothing is copied and nothing is
+# computed. That is **prefix reuse** (also called prefix caching).
 #
 # How does the engine find them? Each full block gets a *name*, computed from its tokens **and the
 # name of the block before it**. Equal names therefore mean: equal tokens from the very beginning
@@ -442,13 +443,24 @@ common = next(n for n, (a, b) in enumerate(zip(ann, ben)) if a != b)
 print(f"Ann and Ben share {common} tokens, that is {common // P} full blocks of {P}.")
 
 
+# %% [markdown]
+# Sharing is a matter of one table: Ben's begins with Ann's first blocks. Then the story: Ben writes
+# six words, Ann is done, Cem moves in, and Ben writes on.
+
+
+# %%
+def share(pool, other, ids):
+    """A new answer whose table begins with the full blocks that it has in common with another."""
+    answer = Answer(ids, table=other.table[: common // P])
+    pool.users.update(answer.table)  # one more user for each of these blocks
+    return answer
+
+
 # %%
 def museum(give_back):
-    """Ben's answer, when Ann leaves and Cem comes in the middle of it."""
     pool, visitor = Pool(num_blocks=32), Answer(ann)
     write(pool, visitor, count=2)
-    reader = Answer(ben, table=visitor.table[: common // P])  # the shared beginning
-    pool.users.update(reader.table)  # one more user for each of these blocks
+    reader = share(pool, visitor, ben)
     write(pool, reader, count=6)
     give_back(pool, visitor)  # Ann is done ...
     write(pool, Answer(cem), count=1)  # ... and Cem moves in
@@ -480,7 +492,8 @@ print("The two are:  ", paging.verdict(model, ben, expected, corrupted))
 # corrupted answer once more: does anything in it come from Cem, who asked for a poem with wind and
 # rain? A stranger's text in your answer is the worst thing that a shared server can do.
 #
-# The cure is the count that seemed idle: a block is free when its *last* user has left.
+# The cure is the count that seemed idle, the block's **reference count**: a block is free when its
+# *last* user has left.
 
 
 # %%

@@ -1,4 +1,4 @@
-"""Checks of exercise 01.4: the causal shares of one attention head."""
+"""Checks of exercise 01.4: the causal shares of one attention head, also with keys kept."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def _is_square(answer: Answer) -> bool:
     return isinstance(made, torch.Tensor) and tuple(made.shape) == (3, 3)
 
 
-def _look_all_the_same(answer: Answer) -> bool:
-    """Queries that fit nothing in particular share evenly, at another size too."""
-    rows = _shares(answer, [[0.0] * 8] * 5, [[1.0] * 8] * 5)
+def _look_all_the_same(answer: Answer, num_queries: int, num_keys: int) -> bool:
+    """Queries that fit nothing in particular share evenly among the tokens up to their own."""
+    rows = _shares(answer, [[0.0] * 8] * num_queries, [[1.0] * 8] * num_keys)
     return all(
-        isclose(share, 1 / (row + 1), abs_tol=1e-5)
-        for row, shares in enumerate(rows)
-        for share in shares[: row + 1]
+        isclose(share, 1 / seen if place < seen else 0.0, abs_tol=1e-5)
+        for seen, shares in enumerate(rows, num_keys - num_queries + 1)
+        for place, share in enumerate(shares)
     )
 
 
@@ -60,7 +60,7 @@ def _are_shares(answer: Answer) -> bool:
 SHAPE_CHECKS = (
     Check(
         "a_square",
-        "For 3 tokens, causal_shares must return a tensor of 3 rows of 3 numbers.",
+        "For 3 queries and 3 keys, causal_shares must return a tensor of 3 rows of 3 numbers.",
         _is_square,
         Hints(
             "How many tokens look, and at how many?",
@@ -179,11 +179,32 @@ VALUE_CHECKS = (
     Check(
         "any_size",
         "Queries of zeros fit every key alike: token number n must take 1/n from each it sees.",
-        _look_all_the_same,
+        lambda answer: _look_all_the_same(answer, 5, 5),
         Hints(
             "Does your function know the sizes of the example only?",
             "The number of tokens and of numbers in a row are in the shape of q.",
-            "num_tokens, size = q.shape",
+            "Use len(q) and q.shape[-1] instead of fixed numbers.",
+        ),
+    ),
+    Check(
+        "looks_from_the_end",
+        "One query and three keys: the query is the last token's, and it sees all three.",
+        lambda answer: _look_all_the_same(answer, 1, 3),
+        Hints(
+            "Which of the three tokens does the only query belong to?",
+            "The queries are those of the last tokens of the text, so the mask is aligned at its "
+            "end: row 0 belongs to token S - T.",
+            "Shift the mask to the right by len(k) - len(q).",
+        ),
+    ),
+    Check(
+        "new_tokens_hide_too",
+        "Two queries and five keys: the first of the two must not see the last token.",
+        lambda answer: _look_all_the_same(answer, 2, 5),
+        Hints(
+            "Among the last two tokens, who comes later?",
+            "Kept keys are all in the past, but among the tokens that look there is a future.",
+            "A mask of T rows and S columns, True where column > row + len(k) - len(q).",
         ),
     ),
 )
