@@ -22,7 +22,7 @@ from minipd.model.layers import rms_norm, rotate, swiglu
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 
-HEAD_COLUMNS = 512
+HEAD_COLUMNS = 1024
 
 
 def _weight(*shape: int) -> nn.Parameter:

@@ -33,6 +33,6 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def swiglu(gate_up: Tensor) -> Tensor:
-    """`silu(gate) * up` (arXiv:2002.05202); `gate_up` is (T, 2F), the result (T, F)."""
+    """`silu(gate) * up` (arXiv:2002.05202), written over the first half of `gate_up` (T, 2F)."""
     gate, up = gate_up.chunk(2, dim=-1)  # (T, F) each
-    return F.silu(gate).mul_(up)  # (T, F)
+    return F.silu(gate, inplace=True).mul_(up)  # (T, F)
