@@ -14,7 +14,7 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from minipd.measure.contest import DISAGGREGATED, blocks_for, hold, requests_of, split_cores
+from minipd.measure.contest import DISAGGREGATED, fair_pair, hold, requests_of, split_cores
 from minipd.measure.demo import demo_rows, measure_phases
 from minipd.measure.machine import describe_machine
 from minipd.measure.pace import measure_pace
@@ -23,7 +23,6 @@ from minipd.measure.rows import reshape
 from minipd.measure.summary import RunSummary
 from minipd.model.load import load
 from minipd.pools.cluster import Cluster
-from minipd.pools.setup import Setup
 
 BAR = 0.10
 
@@ -46,12 +45,7 @@ def main() -> int:
     rows, _ = reshape(demo_rows(), time_factor=measure_phases(model, cores).time_factor)
     requests = requests_of(rows, model.config, model.eos_ids)
     pace = measure_pace(model, cores)
-    setup = Setup(
-        model=str(model.folder),
-        num_blocks=blocks_for(requests, model.config, 16, 2),
-        cpus=cores.cpus,
-        threads=cores.threads,
-    )
+    setup = fair_pair(model, requests, cores)
     found: dict[str, dict[str, float]] = {}
     for name, this in (("real", setup), ("paced", replace(setup, pace=pace))):
         with Cluster(this) as cluster:

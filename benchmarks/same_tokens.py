@@ -19,8 +19,8 @@ from minipd.measure.contest import (
     CHUNKED,
     COLOCATED,
     DISAGGREGATED,
-    blocks_for,
     compare_tokens,
+    fair_pair,
     hold,
     split_cores,
 )
@@ -30,7 +30,6 @@ from minipd.measure.same_tokens import logits_of
 from minipd.model.load import load
 from minipd.pools.cluster import Cluster
 from minipd.pools.links.emulated import network
-from minipd.pools.setup import Setup
 from minipd.request import Request, SamplingParams
 from minipd.timeline import TERMINAL_KINDS
 
@@ -57,12 +56,7 @@ def main() -> int:
     options = parser.parse_args()
     model, cores = load(options.model), split_cores(2)
     requests = mixed_requests(options.requests, model.config.vocab_size, options.seed)
-    setup = Setup(
-        model=str(model.folder),
-        num_blocks=blocks_for(requests, model.config, 16, 2),
-        cpus=cores.cpus,
-        threads=cores.threads,
-    )
+    setup = fair_pair(model, requests, cores)
     modes = [COLOCATED, CHUNKED, DISAGGREGATED]
     with progress_bar() as progress:
         task = progress.add_task("requests", total=4 * len(requests))

@@ -15,7 +15,7 @@ from minipd.measure.contest import (
     COLOCATED,
     DISAGGREGATED,
     Outcome,
-    blocks_for,
+    fair_pair,
     hold,
     is_chat,
     notes_of,
@@ -27,7 +27,7 @@ from minipd.measure.real_hardware import H100X8
 from minipd.measure.rows import TraceRow
 from minipd.measure.stalls import Gap, token_gaps
 from minipd.model.load import load
-from minipd.pools.cluster import Cluster, Setup
+from minipd.pools.cluster import Cluster
 from minipd.timeline import Event
 
 CHATS, CHAT_TOKENS, QUESTION_TOKENS = 4, 120, 24
@@ -91,12 +91,7 @@ def watch_freeze(model: str = "mini") -> Watched:
     print("Measuring one step of writing ...", flush=True)
     step_s = 1.0 / measure_phases(loaded, cores, repetitions=1).decode_tok_s
     requests = requests_of(rows(step_s), loaded.config, loaded.eos_ids)
-    setup = Setup(
-        model=str(loaded.folder),
-        num_blocks=blocks_for(requests, loaded.config, 16, 2),
-        cpus=cores.cpus,
-        threads=cores.threads,
-    )
+    setup = fair_pair(loaded, requests, cores)
     print("Starting two workers, each a process of its own ...", flush=True)
     outcomes: dict[str, Outcome] = {}
     with Cluster(setup) as cluster:

@@ -7,7 +7,7 @@ and router change between runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psutil
 import torch
@@ -23,7 +23,10 @@ from minipd.measure.same_tokens import summarise as summarise_tokens
 from minipd.measure.slo import SLO
 from minipd.measure.summary import RunSummary
 from minipd.model.config import ModelConfig
+from minipd.model.load import LoadedModel
 from minipd.pools.cluster import Cluster, Mode, Run
+from minipd.pools.links.emulated import Network
+from minipd.pools.setup import Setup
 from minipd.request import Request, RequestError, SamplingParams
 from minipd.sched.router import LengthAware, Router
 from minipd.timeline import Event
@@ -135,6 +138,15 @@ def blocks_for(
     tokens = sum(-(-r.max_total_tokens // block_size) * block_size for r in requests)
     share = free_bytes(device) // num_workers - config.num_parameters * dtype.itemsize
     return fit_num_blocks(config, block_size, dtype, share, max(1024, tokens * 6 // 5))
+
+
+def fair_pair(
+    model: LoadedModel, requests: Iterable[Request], cores: Cores, network: Network | None = None
+) -> Setup:
+    """Two equal workers with the cores of `split_cores(2)` and room for the whole trace in each."""
+    alike = Setup(model=str(model.folder), cpus=cores.cpus, threads=cores.threads, network=network)
+    room = blocks_for(requests, model.config, alike.block_size, alike.num_workers)
+    return replace(alike, num_blocks=room)
 
 
 def notes_of(cluster: Cluster, cores: Cores) -> list[str]:

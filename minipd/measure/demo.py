@@ -18,9 +18,9 @@ from minipd.measure.contest import (
     Contender,
     Cores,
     Outcome,
-    blocks_for,
     check_context,
     compare_tokens,
+    fair_pair,
     hold,
     is_chat,
     notes_of,
@@ -35,7 +35,7 @@ from minipd.measure.same_tokens import Summary, logits_of
 from minipd.measure.stopwatch import num_threads
 from minipd.measure.traces import read_trace
 from minipd.model.load import LoadedModel
-from minipd.pools.cluster import Cluster, Setup
+from minipd.pools.cluster import Cluster
 from minipd.pools.links.emulated import Network
 from minipd.timeline import Event
 
@@ -145,13 +145,7 @@ def run_contest(
     rows, _ = reshape(demo_rows(), time_factor=time_factor)
     requests = requests_of(rows, model.config, model.eos_ids)
     check_context(requests, model.name, model.config)
-    setup = Setup(
-        model=str(model.folder),
-        num_blocks=blocks_for(requests, model.config, 16, 2),
-        cpus=cores.cpus,
-        threads=cores.threads,
-        network=network,
-    )
+    setup = fair_pair(model, requests, cores, network)
     with Cluster(setup) as cluster:
         outcomes = hold(cluster, contenders, requests, on_event=on_event)
         notes = notes_of(cluster, cores)

@@ -9,8 +9,8 @@ from minipd.measure.contest import (
     CHUNKED,
     COLOCATED,
     DISAGGREGATED,
-    blocks_for,
     compare_tokens,
+    fair_pair,
     hold,
     split_cores,
 )
@@ -18,7 +18,6 @@ from minipd.measure.invariants import check_timeline
 from minipd.measure.same_tokens import logits_of
 from minipd.model.load import load
 from minipd.pools.cluster import Cluster
-from minipd.pools.setup import Setup
 
 
 @pytest.mark.slow
@@ -26,12 +25,7 @@ from minipd.pools.setup import Setup
 def test_40_requests_in_three_modes_give_the_same_tokens() -> None:
     model, cores = load("smollm2-135m"), split_cores(2)
     requests = mixed_requests(40, model.config.vocab_size, seed=1)
-    setup = Setup(
-        model=str(model.folder),
-        num_blocks=blocks_for(requests, model.config, 16, 2),
-        cpus=cores.cpus,
-        threads=cores.threads,
-    )
+    setup = fair_pair(model, requests, cores)
     with Cluster(setup) as cluster:
         outcomes = hold(cluster, [COLOCATED, CHUNKED, DISAGGREGATED], requests, keep=None)
     verdict = compare_tokens(requests, outcomes, logits_of(model.decoder))
