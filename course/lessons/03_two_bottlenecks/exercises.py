@@ -30,8 +30,8 @@ from minipd.lab import check, predict
 # Return two things:
 #
 # - the arithmetic intensity of the pass: the operations (FLOP) done with each byte read;
-# - what limits it, `"memory"` or `"arithmetic"`, on a machine whose corner lies at `corner` FLOP per
-#   byte. Exactly at the corner, say `"arithmetic"`.
+# - what limits it, `"memory"` or `"arithmetic"`, on a machine whose corner lies at `corner` FLOP
+#   per byte. Exactly at the corner, say `"arithmetic"`.
 
 
 # %% tags=["exercise", "exercise-1"]

@@ -61,6 +61,7 @@ predict(
 
 # %%
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 
 from minipd import LLM, SamplingParams
 from minipd.lab.model_choice import lesson_model
@@ -74,12 +75,10 @@ print(why)
 # Then lesson 02's note-pad, as short as it gets: keys and values of every token so far, layer by
 # layer. A token may look at itself and at those before it, however many arrive at once.
 
+
 # %%
-from torch.nn.functional import scaled_dot_product_attention
-
-
 class NotePad(dict):
-    """The keys and values of every layer; a layer calls it with new q, k and v, (T, heads, D)."""
+    """Keys and values of every layer; a layer calls it with new q, k and v, (T, heads, D)."""
 
     def __call__(self, layer, q, k, v):
         keys, values = self.get(layer, (k[:0], v[:0]))
@@ -104,11 +103,13 @@ def one_pass(tokens, start, pad):
     return decoder(torch.tensor(tokens), positions, pad)  # (T, E)
 
 
+# %%
 def read(prompt, size):
+    """Read a prompt in passes of `size` tokens; returns the notes and the first token."""
     pad = NotePad()
     for at in range(0, len(prompt), size):
         hidden = one_pass(prompt[at : at + size], at, pad)
-    return pad, int(decoder.logits(hidden[-1:]).argmax())  # the notes and the first token
+    return pad, int(decoder.logits(hidden[-1:]).argmax())
 
 
 # %% [markdown]
@@ -292,9 +293,9 @@ predict(
 # %% [markdown]
 # ## Your own points
 #
-# Passes of four sizes, and steps of decode, each timed five times after a warm-up. They take
-# turns, so that a slower moment of the machine meets all of them. It is the engine's own pass now; it keeps its notes in
-# blocks (lesson 05), but does the same work.
+# Passes of four sizes, and steps of decode, each timed five times after a warm-up. They take turns,
+# so that a slower moment of the machine meets all of them. It is the engine's own pass now: it
+# keeps its notes in blocks (lesson 05), and does the same work.
 
 # %%
 from minipd.measure.phases import MinipdEngine, random_tokens
@@ -336,7 +337,8 @@ for point in [*points, step]:
 # - One token in a pass, and a step of decode, lie at the foot of the slope. They come near the
 #   *slope*, and far below the flat roof: memory holds them back. (They are nearly the same pass; a
 #   step also looks back at some notes.)
-# - With hundreds of tokens, a pass lies far to the right, near the *flat* roof: arithmetic holds it back.
+# - With hundreds of tokens, a pass lies far to the right, near the *flat* roof: arithmetic holds it
+#   back.
 # - In between, both ceilings are near, and a pass usually stays well below either. For a few rows a
 #   processor has neither the best way of reading (a row at a time) nor the best way of multiplying
 #   (large squares of numbers). A roof says what is possible, not what a program reaches.
@@ -393,11 +395,11 @@ for phase, point, run in (("prefill", points[-1], jobs[512]), ("decode", step, j
     print(f"{phase}: processor busy {busy:.0%} of the time, MFU {point.mfu(own):.0%}")
 
 # %% [markdown]
-# (Where other programs want the processor, both shares are lower, but alike.) A processor that waits
-# for memory counts as busy: an instruction is under way, it just does not
-# get its number yet. The "utilisation" that a GPU's monitor shows is of the same kind: it says for
-# which share of the time *something* was running [gpu-utilisation-meaning]. Only work that was
-# counted, divided by time, tells you what you got.
+# (Where other programs want the processor, both shares are lower, but alike.) A processor that
+# waits for memory counts as busy: an instruction is under way, it just does not get its number yet.
+# The "utilisation" that a GPU's monitor shows is of the same kind: it says for which share of the
+# time *something* was running [gpu-utilisation-meaning]. Only work that was counted, divided by
+# time, tells you what you got.
 
 # %% [markdown]
 # ## Where the corner lies elsewhere
@@ -482,8 +484,9 @@ gain = A100X8.prefill_ms(2048) / H100X8.prefill_ms(2048)
 print(f"A prompt of 2,048 tokens was read {gain:.2f} times as fast.")
 
 # %% [markdown]
-# Another machine beside yours, recorded on 29 November 2026 [lesson-03-recorded]: one core of an Intel
-# Xeon server processor, the same model in float32 (`benchmarks/raw/phases-2026-11-29-c.json`).
+# Another machine beside yours, recorded on 29 November 2026 [lesson-03-recorded]: one core of an
+# Intel Xeon server processor, the same model in float32 (raw samples in
+# `benchmarks/raw/phases-2026-11-29-c.json`).
 #
 # | what | recorded there |
 # |---|---|
@@ -569,10 +572,11 @@ reveal("03.both-decode", faster["both", 1], "times")
 reveal("03.both-prefill", faster["both", 512], "times")
 
 # %% [markdown]
-# Fewer bytes lift the memory roof: both ways help decode, and the first one helps nothing else. In
-# a long pass it even costs a little, since the weights have to be widened first. Only 8-bit
-# arithmetic lifts the flat roof and helps prefill. (How much depends on the processor: one without
-# instructions for small whole numbers may gain nothing, or lose.)
+# Fewer bytes lift the slope: both ways can help decode, which waits for memory. The first way does
+# nothing for a long pass, and even costs a little, since the weights have to be widened first. Only
+# 8-bit arithmetic lifts the flat roof and helps prefill. How much you see depends on the processor,
+# which may lack instructions for small whole numbers, and on what else is running: a step of
+# decode in 8-bit weights is so short that the small work between the products begins to show.
 #
 # Neither is free. Rounded weights are other weights, and now and then another token wins. How
 # often? We ask all three models for the next token at every place of a text.
@@ -633,11 +637,11 @@ print(inspect.getsource(type(ceilings).ridge_flops_per_byte.fget))
 # %% [markdown]
 # | tool | the same idea |
 # |---|---|
-# | vLLM | `--enable-mfu-metrics`: operations and bytes of every step, counted by formula in `vllm/v1/metrics/perf.py` [vllm-mfu-metrics] |
-# | SGLang | `--enable-mfu-metrics`: counters of operations and of bytes read [sglang-mfu-metrics] |
-# | llama.cpp | `llama-bench` times both phases apart; with `Q8_0` weights on a CPU, inputs are rounded to 8 bits too [llama-q8-dot] |
-# | vLLM, 8 bits | *INT8 W8A8* means weights and activations (that is, inputs) in 8 bits [vllm-int8-w8a8] |
-# | DistServe | calls a pass on an A100 limited by arithmetic above an intensity of 156 [gpu-ridge-points] |
+# | vLLM | `--enable-mfu-metrics` counts operations and bytes by formula [vllm-mfu-metrics] |
+# | SGLang | `--enable-mfu-metrics`: counters of operations and bytes [sglang-mfu-metrics] |
+# | llama.cpp | `Q8_0` weights on a CPU: inputs are rounded to 8 bits as well [llama-q8-dot] |
+# | vLLM, 8 bits | *INT8 W8A8*: weights and inputs in 8 bits [vllm-int8-w8a8] |
+# | DistServe | on an A100, arithmetic limits above an intensity of 156 [gpu-ridge-points] |
 
 # %% [markdown]
 # ## A line for your bench sheet

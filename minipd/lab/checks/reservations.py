@@ -1,0 +1,136 @@
+"""Checks of exercise 07.3: which prompts may be read, by the decode worker's free blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minipd.lab.hints import Answer, Check, Exercise, Hints
+
+Pairs = list[tuple[str, int]]
+P = 16
+
+
+def _made(answer: Answer, waiting: Pairs, free: int, holding: int) -> Pairs:
+    return [(str(n), int(b)) for n, b in answer(list(waiting), free, holding, P)]
+
+
+def _gives(waiting: Pairs, free: int, holding: int, *expected: Pairs) -> Callable[[Answer], bool]:
+    return lambda answer: _made(answer, waiting, free, holding) in expected
+
+
+def _pairs(answer: Answer) -> bool:
+    made = answer([("ann", 20)], 9, 0, P)
+    return isinstance(made, list) and all(
+        isinstance(one, (tuple, list)) and len(one) == 2  # pyright: ignore[reportUnknownArgumentType]
+        for one in made  # pyright: ignore[reportUnknownVariableType]
+    )
+
+
+def _leaves_the_queue(answer: Answer) -> bool:
+    waiting = [("ann", 20), ("ben", 20)]
+    answer(waiting, 9, 0, P)
+    return waiting == [("ann", 20), ("ben", 20)]
+
+
+RESERVATIONS = Exercise(
+    "07.3",
+    "Who may be read next?",
+    "reservations",
+    (
+        Check(
+            "pairs",
+            "reservations must return a list of pairs: a name and a number of blocks.",
+            _pairs,
+            Hints(
+                "What do you collect in your list?",
+                "The prefill worker must know where to write, so names alone are not enough.",
+                "Append (name, blocks) to the list.",
+            ),
+        ),
+        Check(
+            "rounds_up",
+            "20 tokens take 2 blocks of 16, 16 tokens take 1 and 17 take 2.",
+            lambda answer: (
+                _made(answer, [("a", 20), ("b", 16), ("c", 17)], 50, 0)
+                == [("a", 2), ("b", 1), ("c", 2)]
+            ),
+            Hints(
+                "How full is the last block?",
+                "A block that is only partly full is needed all the same; one that would stay "
+                "empty is not.",
+                "Round up: (tokens + block_size - 1) // block_size.",
+            ),
+        ),
+        Check(
+            "exactly_fits",
+            "A prompt that takes the very last free block fits, when nothing else is held.",
+            _gives([("ann", 64)], 4, 0, [("ann", 4)]),
+            Hints(
+                "Is four more than four?",
+                "A newcomer keeps no block back for itself; only those already held do.",
+                "It does not fit if blocks + holding > free; with equality it does.",
+            ),
+        ),
+        Check(
+            "room_to_grow",
+            "Three sequences are held and 4 blocks are free: only 1 of them may be given away.",
+            _gives([("ann", 32)], 4, 3, []),
+            Hints(
+                "What do the sequences need that are being written?",
+                "Each of them gets longer with every step; without a free block it would have to "
+                "be thrown out and read again.",
+                "Compare blocks with free - holding.",
+            ),
+        ),
+        Check(
+            "nobody_overtakes",
+            "Ann's long prompt does not fit yet: Ben, who came later, has to wait as well.",
+            _gives([("ann", 160), ("ben", 16)], 5, 0, []),
+            Hints(
+                "What happens to Ann if short prompts keep coming?",
+                "Each short prompt that slips past takes the blocks that she waits for.",
+                "Stop at the first one that does not fit: break, not continue.",
+            ),
+        ),
+        Check(
+            "blocks_are_given_once",
+            "Two prompts of 3 blocks were put into 5 free blocks.",
+            _gives([("ann", 48), ("ben", 48)], 5, 0, [("ann", 3)]),
+            Hints(
+                "How many blocks are free after the first reservation?",
+                "A block that is set aside for one prompt is not free for the next.",
+                "Take the blocks off free after each reservation.",
+            ),
+        ),
+        Check(
+            "new_ones_are_held",
+            "After Ann's reservation one more sequence is held: no block is left for Ben's prompt.",
+            _gives([("ann", 16), ("ben", 16)], 2, 0, [("ann", 1)]),
+            Hints(
+                "Who needs a block to grow by the time Ben comes?",
+                "Ann's sequence is held from the moment of its reservation.",
+                "Add 1 to holding after each reservation.",
+            ),
+        ),
+        Check(
+            "all_that_fit",
+            "Everybody who fits now gets a reservation now.",
+            _gives([("a", 10), ("b", 20), ("c", 30)], 20, 2, [("a", 1), ("b", 2), ("c", 2)]),
+            Hints(
+                "How many reservations does one call make?",
+                "The prefill worker can read several prompts in one step.",
+                "Go on with the next one until one does not fit.",
+            ),
+        ),
+        Check(
+            "queue_unchanged",
+            "The list of waiting prompts must stay as it was.",
+            _leaves_the_queue,
+            Hints(
+                "Whose list is that?",
+                "pop and remove change the caller's list; your answer says who leaves it.",
+                "Go through it with for.",
+            ),
+        ),
+    ),
+)
