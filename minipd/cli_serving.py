@@ -37,12 +37,17 @@ def run(
         typer.Option(help="colocated, decode_first, chunked, disaggregated; repeat to compare."),
     ] = None,
     model: Model = "smollm2-135m",
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda, cuda:1, or several in turn: cuda:0,cuda:1.")
+    ] = "cpu",
     dtype: Dtype = "float32",
     trace: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="An Azure CSV, a Mooncake JSONL or a minipd trace."),
     ] = None,
+    skip_bad_lines: Annotated[
+        bool, typer.Option("--skip-bad-lines", help="Leave out a trace's unusable lines, counted.")
+    ] = False,
     workload: Annotated[
         str, typer.Option(help="Without --trace: chat, rag, coding_agent, reasoning, api, ...")
     ] = "chat",
@@ -70,6 +75,9 @@ def run(
     chunk_tokens: Annotated[int, typer.Option(min=1, help="A chunked step's budget.")] = 64,
     ttft: Annotated[float | None, typer.Option(help="SLO of the first token, seconds.")] = None,
     tpot: Annotated[float | None, typer.Option(help="SLO per further token, seconds.")] = None,
+    rebalance: Annotated[
+        bool, typer.Option("--rebalance", help="Let workers change pools to keep --ttft, --tpot.")
+    ] = False,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Bit-equal logits in every mode; slower.")
     ] = False,
@@ -92,6 +100,7 @@ def run(
         device=device,
         dtype=dtype,
         trace=trace,
+        skip_bad_lines=skip_bad_lines,
         workload=workload,
         num_requests=requests,
         rate_per_s=rate,
@@ -109,6 +118,7 @@ def run(
         chunk_tokens=chunk_tokens,
         ttft_s=ttft,
         tpot_s=tpot,
+        rebalance=rebalance,
         deterministic=deterministic,
     )
     run_plan(plan, json_path, pictures)

@@ -20,6 +20,7 @@ EventKind = Literal[
     "token",  # worker: index (0 = first output token), token_id
     "handoff_started",  # prefill worker: target, bytes planned
     "handoff_finished",  # prefill worker: target, bytes, exposed_s, copy_s
+    "handoff_failed",  # prefill worker: target, reason
     "committed",  # decode worker: bytes, verify_s
     "handoff_refused",  # decode worker: reason
     "preempted",  # worker: cached_tokens given up
@@ -29,7 +30,9 @@ EventKind = Literal[
     "step",  # worker, no request: start_s, prefill_tokens, decode_seqs, requests
     "worker_started",  # role, epoch
     "worker_died",  # reason, epoch
-    "role_changed",  # role
+    "worker_draining",  # role, to (the next role), epoch, reason; it gets nothing new
+    "role_changed",  # role, epoch, drained_s; it holds nothing and gets another scheduler
+    "worker_resumed",  # role, epoch, paused_s since it began to drain
 ]
 KINDS: frozenset[str] = frozenset(get_args(EventKind))
 TERMINAL_KINDS: frozenset[str] = frozenset({"finished", "cancelled", "failed"})

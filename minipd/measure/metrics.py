@@ -170,7 +170,7 @@ class RunMetrics:
             undisturbed_step_s=step_s,
             stalled_share=stalled if stalled == stalled else 0.0,
             workers=workers,
-            pools=pool_shares(workers, duration_s),
+            pools=pool_shares(workers, self._first_s or 0.0, self._last_s),
             handoffs=self._handoffs,
             relative_error=0.0 if self._exact else Histogram().relative_error,
         )

@@ -142,10 +142,13 @@ def _parse_all(trace: Trace, lines: Iterable[_Line], skip_bad: bool) -> None:
         except ValueError as error:
             fault = f"Line {line.number} of {trace.source} {error}"
             if not skip_bad:
-                raise TraceError(f"{fault}; mend the line or skip bad lines.") from error
+                raise TraceError(
+                    f"{fault}; mend the line or skip bad lines (--skip-bad-lines)."
+                ) from error
             skipped, first_fault = skipped + 1, first_fault or fault
     if skipped:
-        trace.notes.append(f"{skipped} bad lines were skipped; the first: {first_fault}.")
+        told = "1 bad line was" if skipped == 1 else f"{skipped} bad lines were"
+        trace.notes.append(f"{told} skipped; the first: {first_fault}.")
 
 
 def _tidy(trace: Trace) -> None:

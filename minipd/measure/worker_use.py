@@ -14,6 +14,15 @@ _ANY_REASON = _DECODE_REASONS | {"prompt"}
 
 
 @dataclass(slots=True)
+class Stay:
+    """A worker's time in one role, from `since_s` to its next stay, and how long it was busy."""
+
+    role: str
+    since_s: float = float("-inf")
+    busy_s: float = 0.0
+
+
+@dataclass(slots=True)
 class WorkerUse:
     """One worker's totals. Seconds are the sum of its steps; tokens are those it computed.
 
@@ -23,7 +32,8 @@ class WorkerUse:
     """
 
     worker: str
-    role: str = "both"
+    role: str = "both"  # the last one
+    stays: list[Stay] = field(default_factory=lambda: [Stay("both")])
     busy_s: float = 0.0
     prefill_busy_s: float = 0.0
     decode_busy_s: float = 0.0
@@ -31,12 +41,18 @@ class WorkerUse:
     prefill_tokens: int = 0
     decode_tokens: int = 0
     prefill_tokens_by_reason: dict[str, int] = field(default_factory=dict[str, int])
+    _is_told: bool = False
     _allowed_tokens: int = 0
     _refused_tokens: int = 0
 
     def feed(self, event: Event, role: str) -> None:
         """`role` is the worker's at the time of the event."""
         self.role = role
+        is_told = event.kind in ("role_changed", "worker_started")
+        if is_told and self._is_told and role != self.stays[-1].role:
+            self.stays.append(Stay(role, event.t_s))
+        self._is_told |= is_told
+        self.stays[-1].role = role  # it may only now have become known
         if event.kind == "prefill_started":
             self._announce(count(event, "tokens"), text(event, "reason"))
         elif event.kind == "step":
@@ -57,6 +73,7 @@ class WorkerUse:
         tokens = count(event, "prefill_tokens")
         self.steps += 1
         self.busy_s += duration_s
+        self.stays[-1].busy_s += duration_s
         self.prefill_tokens += tokens
         self.decode_tokens += count(event, "decode_seqs")
         if tokens:
@@ -72,15 +89,18 @@ class WorkerUse:
         return self.busy_s / window_s if window_s > 0.0 else 0.0
 
 
-def pool_shares(workers: Iterable[WorkerUse], window_s: float) -> dict[str, float]:
-    """Busy share of each pool: its workers' busy time over their number times the window.
+def pool_shares(workers: Iterable[WorkerUse], start_s: float, end_s: float) -> dict[str, float]:
+    """Busy share of each pool: busy time over the time that workers spent in it.
 
-    Workers count in the pool of their last role; those that changed it bring all their time along.
+    A worker that changed its role counts in each pool for as long as it belonged there, from the
+    change on; the time in which it drained still belongs to the old one.
     """
-    pools: dict[str, list[WorkerUse]] = {}
+    busy_s: dict[str, float] = {}
+    there_s: dict[str, float] = {}
     for worker in workers:
-        pools.setdefault(worker.role, []).append(worker)
-    return {
-        role: sum(worker.busy_share(window_s) for worker in members) / len(members)
-        for role, members in sorted(pools.items())
-    }
+        ends = [*(stay.since_s for stay in worker.stays[1:]), end_s]
+        for stay, until_s in zip(worker.stays, ends, strict=True):
+            span_s = min(until_s, end_s) - max(stay.since_s, start_s)
+            busy_s[stay.role] = busy_s.get(stay.role, 0.0) + stay.busy_s
+            there_s[stay.role] = there_s.get(stay.role, 0.0) + max(0.0, span_s)
+    return {r: busy_s[r] / there_s[r] if there_s[r] else 0.0 for r in sorted(busy_s)}

@@ -11,12 +11,13 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from minipd.pools import messages as m
+from minipd.pools.controller import Controller
 from minipd.pools.coordinator import Coordinator
-from minipd.pools.runs import Run, shifted
+from minipd.pools.runs import Run, checked, shifted
 from minipd.pools.setup import Mode, PoolKind, Setup
 from minipd.pools.supervisor import ClusterError, Supervisor
 from minipd.request import FinishReason, Request, RequestError, validate
-from minipd.sched.router import AlwaysRemote, CostBased, RoundRobin, Router, Threshold
+from minipd.sched.router import NEED_READERS, AlwaysRemote, RoundRobin, Router
 from minipd.timeline import Event
 
 __all__ = ["Cluster", "ClusterError", "Mode", "PoolKind", "Run", "Setup"]
@@ -32,6 +33,7 @@ class Cluster:
         self.events: list[Event] = []  # of the run that is on, or was last
         self._is_running = False
         self.on_event: Callable[[Event], None] | None = None
+        self.controller: Controller | None = None  # changes roles while requests run
         self._untold: list[Event] = []  # what `on_event` has not heard yet
         chosen = _router(setup.mode, router)
         self._coordinator = Coordinator(chosen, self.clock, self._emit)
@@ -69,7 +71,7 @@ class Cluster:
 
     def run(self, requests: Iterable[Request], *, timeout_s: float = 3600.0) -> Run:
         """Send each request at its `arrival_s` (seconds from now) and wait until all have ended."""
-        todo = deque(sorted(self._checked(requests), key=lambda r: r.arrival_s))
+        todo = deque(sorted(checked(requests, self.check), key=lambda r: r.arrival_s))
         if todo and todo[-1].arrival_s >= timeout_s:
             raise RequestError(
                 f"Request {todo[-1].id!r} arrives after {todo[-1].arrival_s:.0f} s and the run may "
@@ -99,20 +101,6 @@ class Cluster:
                 )
             until_next = todo[0].arrival_s + base - now if todo else 0.05
             self.poll(min(0.05, max(0.0, until_next)))
-
-    def _checked(self, requests: Iterable[Request]) -> list[Request]:
-        found: dict[str, Request] = {}
-        for request in requests:
-            self.check(request)
-            if request.id in found:
-                raise RequestError(f"Two requests have the id {request.id!r}; give each its own.")
-            if not 0.0 <= request.arrival_s < math.inf:
-                raise RequestError(
-                    f"Request {request.id!r} arrives at {request.arrival_s} s; use seconds from "
-                    "the start of the run, 0 or more."
-                )
-            found[request.id] = request
-        return list(found.values())
 
     def _abandon(self) -> None:
         """End what an interrupted run has left behind."""
@@ -162,7 +150,9 @@ class Cluster:
                 self._handle(name, message)
             if not alive and handles.get(name) is handle:
                 self._died(name, "it ended, or gave no sign of life for too long")
-        self._coordinator.expire_parked()
+        self._coordinator.tend()
+        if self.controller is not None and self._coordinator.tickets:
+            self.controller.act(self._coordinator, self.change_role)
         untold, self._untold = self._untold, []
         for event in untold:  # only now: what `on_event` raises must not tear a message apart
             if self.on_event is not None:
@@ -173,9 +163,7 @@ class Cluster:
             case m.Started():
                 self.supervisor.welcome(name, message)
             case m.Configured():
-                self._answers[name] = message
-                if not self._coordinator.members[name].is_ready:
-                    self._coordinator.member_ready(name)
+                self._coordinator.member_ready(name)
             case m.Audited():
                 self._answers[name] = message
             case m.Crashed():
@@ -189,12 +177,32 @@ class Cluster:
 
     # -- all workers --------------------------------------------------------------------------
 
+    @property
+    def roles(self) -> dict[str, m.Role]:
+        """Of all workers that are ready."""
+        return {x.name: x.role for x in self._coordinator.members.values() if x.is_ready}
+
+    def change_role(
+        self, name: str, role: m.Role, patience_s: float = math.inf, reason: str = "asked for"
+    ) -> None:
+        """Have a worker take on another role while requests run; `poll` brings it about.
+
+        What it holds ends there first. Answers that still run after `patience_s` go on elsewhere:
+        another worker reads their tokens so far again. Raises `ClusterError`.
+        """
+        if (refusal := self._coordinator.roles.why_not(name, role)) is not None:
+            raise ClusterError(refusal)
+        self.supervisor.roles[name] = role
+        order = self.setup.configure_as(role)
+        self._coordinator.roles.begin(name, order, patience_s, reason)
+
     def reconfigure(self, mode: Mode, router: Router | None = None, **changes: Any) -> None:
         """Another mode on the same workers and weights, with empty caches; nothing may run."""
         assert not self._coordinator.is_busy, "finish the run before you reconfigure"
         chosen = _router(mode, router)
         self._until_ready()
         self.supervisor.setup = replace(self.setup, mode=mode, **changes)
+        self.supervisor.roles.clear()
         self._coordinator = Coordinator(chosen, self.clock, self._emit)
         for name in self.supervisor.handles:
             self._coordinator.admit_member(self.supervisor.member(name))
@@ -210,6 +218,8 @@ class Cluster:
         return {n: a.used_blocks for n, a in self._answers.items() if isinstance(a, m.Audited)}
 
     def _emit(self, event: Event) -> None:
+        if self.controller is not None:
+            self.controller.watch.feed(event)
         if self._is_running:  # single requests are followed through `on_event`
             self.events.append(event)
         self._untold.append(event)
@@ -232,6 +242,6 @@ class Cluster:
 def _router(mode: Mode, router: Router | None) -> Router:
     if mode == "disaggregated":
         return router or AlwaysRemote()
-    if isinstance(router, (AlwaysRemote, Threshold, CostBased)):
+    if isinstance(router, NEED_READERS):
         raise ClusterError(f"{type(router).__name__} needs a prefill pool; {mode!r} has none.")
     return router or RoundRobin()

@@ -6,35 +6,30 @@ dies takes no request with it: its tickets go to others, with the tokens that we
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from dataclasses import replace
 
 from minipd.pools import messages as m
-from minipd.pools.placing import Roster
+from minipd.pools.dispatch import Dispatcher
+from minipd.pools.placing import reader_of
 from minipd.pools.tickets import Member, Ticket
 from minipd.request import FinishReason, Request
-from minipd.sched.router import Route, Router, shortest_queue
-from minipd.timeline import TERMINAL_KINDS, Event, EventKind, Value
+from minipd.timeline import TERMINAL_KINDS, Event, Value
+
+GRACE_S = 1.0  # after a deadline: a worker that has not ended the request by then may be hung
 
 
-class Coordinator:
+class Coordinator(Dispatcher):
     """`emit` receives every event. Workers join with `admit_member` and go with `member_died`."""
-
-    def __init__(
-        self, router: Router, clock: Callable[[], float], emit: Callable[[Event], None]
-    ) -> None:
-        self.router = router
-        self.clock = clock
-        self.emit = emit
-        self.members: dict[str, Member] = {}
-        self.tickets: dict[str, Ticket] = {}  # of requests that have not ended
-        self._parked: deque[Ticket] = deque()
-        self._draining: dict[str, Ticket] = {}  # ended on a prefill worker that still sends
 
     @property
     def is_busy(self) -> bool:
-        """Is any worker holding, or still sending, something for a request?"""
-        return bool(self.tickets or self._draining)
+        """Is any worker holding or still sending something for a request, or changing its role?"""
+        return bool(self.tickets or self._draining) or self.roles.are_under_way
+
+    def tend(self) -> None:
+        """Do what time and the last messages have made due: call it after every round of them."""
+        self._expire()
+        self.roles.tend()
 
     # -- workers ------------------------------------------------------------------------------
 
@@ -43,8 +38,12 @@ class Coordinator:
         self.members[member.name] = member
 
     def member_ready(self, name: str) -> None:
-        self.members[name].is_ready = True
-        self.announce(name)
+        member = self.members[name]
+        member.is_ready = True
+        if member.change is not None:
+            self.roles.end(member, member.change)
+        else:
+            self.announce(name)
         self._place_parked()
 
     def announce(self, *names: str) -> None:
@@ -66,7 +65,7 @@ class Coordinator:
                 self._lost_writer(ticket)
             elif ticket.reader is dead and ticket.state == "prefilling":
                 self._hand_over(ticket, m.Recover(ticket.request.id, ticket.published_token))
-        for ticket in [*self.tickets.values(), *self._draining.values()]:
+        for ticket in self._held():
             if ticket.reader is dead:
                 self._let_go(ticket.request.id)
         self._place_parked()
@@ -75,11 +74,9 @@ class Coordinator:
 
     def submit(self, request: Request) -> None:
         """Take a validated request; it ends in exactly one terminal event."""
-        assert request.id not in self.tickets, f"request id {request.id!r} is in use"
-        ticket = self.tickets[request.id] = Ticket(request)
-        self.emit(ticket.arrived)
+        ticket = self._open(request)
         if request.id in self._draining:  # the id's former owner is still on the link
-            ticket.state = "orphaned"
+            ticket.state = "recalled"
             return
         self._place(ticket)
 
@@ -96,12 +93,16 @@ class Coordinator:
             if member is not None:
                 member.send(m.Cancel(request_id, reason))
 
-    def expire_parked(self) -> None:
-        """End parked requests whose deadline has passed."""
-        for ticket in list(self._parked):
-            deadline = ticket.request.deadline_s
-            if deadline is not None and self.clock() >= deadline:
+    def _expire(self) -> None:
+        """End what is parked beyond its deadline, and what no worker has ended long after it."""
+        now = self.clock()
+        for ticket in list(self._timed.values()):
+            late_s = now - (ticket.request.deadline_s or 0.0)
+            if late_s >= 0.0 and ticket.state == "parked":
                 self._end(ticket, "cancelled", "deadline")
+            elif late_s >= GRACE_S and not ticket.has_ended:
+                self._tell_end(ticket, "cancelled", "deadline")
+                self.cancel(ticket.request.id, "deadline")
 
     # -- messages from workers ----------------------------------------------------------------
 
@@ -124,51 +125,64 @@ class Coordinator:
 
     def _record(self, event: Event) -> None:
         ticket = self.tickets.get(event.request_id)
-        if ticket is not None and event.kind == "prefill_finished":
+        if ticket is None:
+            if event.kind not in TERMINAL_KINDS:  # those it has had already
+                self.emit(event)
+            return
+        if event.kind == "prefill_finished":
             ticket.leave_queue()
-        if ticket is not None and event.kind == "token":
+        elif event.kind == "token":
             ticket.output_ids.append(int(str(event.data["token_id"])))
-        if event.kind in TERMINAL_KINDS:
-            if ticket is None:
-                return  # it has had its terminal event already
-            if ticket.state == "orphaned" and event.kind == "cancelled":
-                return  # only the lost attempt ended
-            if ticket.state in ("prefilling", "orphaned"):
+        elif event.kind == "handoff_finished" and self._is_dead(ticket.writer):
+            told: dict[str, Value] = {"target": event.data["target"], "reason": "its target died"}
+            event = replace(event, kind="handoff_failed", data=told)
+        elif event.kind in TERMINAL_KINDS:
+            if self._goes_on(ticket, event):
+                return
+            if ticket.state in ("prefilling", "recalled"):
                 self._draining[event.request_id] = ticket
             self._forget(ticket)
-        self.emit(event)
+        if not ticket.has_ended:
+            self.emit(event)
+
+    def _goes_on(self, ticket: Ticket, event: Event) -> bool:
+        """Was it only an attempt that ended? One that moves is placed anew."""
+        if event.kind != "cancelled" or ticket.state not in ("recalled", "moving"):
+            return False
+        if ticket.state == "moving":
+            self._place_anew(ticket)
+        return True
+
+    def _is_dead(self, member: Member | None) -> bool:
+        """It was there, and no more in this life; one that drains is not dead."""
+        return member is not None and self.members.get(member.name) is not member
 
     def _reserved(self, message: m.Reserved) -> None:
         ticket = self.tickets.get(message.request_id)
-        if ticket is None or ticket.writer is None or ticket.state != "reserving":
+        if ticket is None or ticket.writer is None or ticket.state not in ("reserving", "moving"):
             return
-        if ticket.cancel_reason is not None:
-            ticket.writer.send(m.Drop(message.request_id, ticket.cancel_reason))
+        if ticket.state == "moving" or ticket.cancel_reason is not None:
+            ticket.writer.send(m.Drop(message.request_id))
+            self._place_anew(ticket)
             return
-        reader = self._reader(ticket)
+        reader = reader_of(ticket, self.members.values())
+        if reader is not ticket.reader:
+            ticket.leave_queue()
         if reader is None:
             self._hand_over(ticket, m.Recover(message.request_id))
             return
+        if reader is not ticket.reader:
+            ticket.join_queue(reader)
         ticket.state, ticket.reader = "prefilling", reader
         reader.send(ticket.prefill_order(ticket.writer, message))
 
-    def _reader(self, ticket: Ticket) -> Member | None:
-        """The prefill worker it was routed to, or another where that one is gone."""
-        if ticket.reader is not None and ticket.reader.is_ready:
-            return ticket.reader
-        ticket.leave_queue()
-        others = Roster(self.members.values()).readers
-        if not others:
-            return None
-        chosen = self.members[shortest_queue([x.load for x in others]).name]
-        ticket.join_queue(chosen)
-        return chosen
-
     def _prefilled(self, request_id: str, order: m.Commit | m.Recover) -> None:
         ticket = self.tickets.get(request_id)
-        if ticket is not None and ticket.state == "orphaned":
+        if ticket is None or ticket.writer is None:
+            return  # it was of an earlier request of this id
+        if self._is_dead(ticket.writer):
             self._place(ticket)
-        elif ticket is not None:
+        else:
             self._hand_over(ticket, order)
 
     def _hand_over(self, ticket: Ticket, order: m.Commit | m.Recover) -> None:
@@ -181,70 +195,23 @@ class Coordinator:
             ticket.writer.send(m.Cancel(ticket.request.id, ticket.cancel_reason))
 
     def _let_go(self, request_id: str) -> None:
-        """Its prefill worker will write nothing more: free the reservation, place an orphan."""
+        """Its prefill worker will write nothing more: free the reservation, place it anew."""
         ended = self._draining.pop(request_id, None)
         if ended is not None and ended.writer is not None:
             ended.writer.send(m.Drop(request_id))
         ticket = self.tickets.get(request_id)
-        if ticket is not None and ticket.state == "orphaned":
-            self._place(ticket)
-
-    # -- placing ------------------------------------------------------------------------------
-
-    def _place(self, ticket: Ticket) -> None:
-        """Route a ticket, park it until there is a worker to take it, or end it."""
-        roster = Roster(self.members.values())
-        ending = roster.why_end(ticket)
-        if ending is not None:
-            self._end(ticket, *ending)
-        elif roster.must_wait:
-            ticket.state = "parked"
-            self._parked.append(ticket)
-        else:
-            self._dispatch(ticket, roster.route(ticket, self.router))
-
-    def _dispatch(self, ticket: Ticket, route: Route) -> None:
-        request, writer = ticket.request, self.members[route.decode]
-        reader = self.members[route.prefill] if route.prefill is not None else None
-        told = {"choice": route.choice, "decode": writer.name, "reason": route.reason}
-        self._tell("routed", (reader or writer).name, request.id, **told)
-        ticket.attempts += 1
-        ticket.writer, ticket.reader = writer, reader
-        writer.load.num_running += 1
-        ticket.join_queue(reader or writer)
-        outputs = tuple(ticket.output_ids)
-        ticket.num_sent_outputs = len(outputs)
-        if reader is not None:
-            ticket.state = "reserving"
-            writer.send(m.Reserve(request, outputs))
-            return
-        ticket.state = "running"
-        writer.send(m.Submit(request, outputs, ticket.local_reason(writer.role)))
-
-    def _place_parked(self) -> None:
-        parked, self._parked = self._parked, deque()
-        for ticket in parked:
-            self._place(ticket)
+        if ticket is not None and ticket.state == "recalled":
+            if ticket.writer is not None:
+                ticket.writer.send(m.Drop(request_id))
+            self._place_anew(ticket)
 
     def _lost_writer(self, ticket: Ticket) -> None:
         """Start over elsewhere, once nobody writes for the lost reservation any more."""
         ticket.leave_books()
-        if ticket.state == "prefilling" and ticket.reader is not None and ticket.reader.is_ready:
-            ticket.state = "orphaned"
+        ticket.deaths += 1
+        is_read = ticket.state in ("prefilling", "recalled") and not self._is_dead(ticket.reader)
+        if is_read and ticket.reader is not None:
+            ticket.state = "recalled"
             ticket.reader.send(m.Cancel(ticket.request.id, "cancelled"))
         else:
             self._place(ticket)
-
-    def _forget(self, ticket: Ticket) -> None:
-        ticket.leave_books()
-        del self.tickets[ticket.request.id]
-        if ticket in self._parked:
-            self._parked.remove(ticket)
-
-    def _end(self, ticket: Ticket, kind: EventKind, reason: str) -> None:
-        """A terminal event of the coordinator's own, for a request that no worker holds."""
-        self._forget(ticket)
-        self._tell(kind, "", ticket.request.id, reason=reason, output_tokens=len(ticket.output_ids))
-
-    def _tell(self, kind: EventKind, worker: str, request_id: str = "", **data: Value) -> None:
-        self.emit(Event(self.clock(), kind, worker, request_id, data))

@@ -116,7 +116,7 @@ class Sender:
             told.append(message)
             del self.outgoing[request_id]
             if not is_over:
-                self._note_end(outgoing)
+                self._note_end(outgoing, message)
                 scheduler.handed_off(request_id)
         return told
 
@@ -157,7 +157,10 @@ class Sender:
         planned = 2 * layout.num_layers * num_blocks * layout.block_bytes
         self._note(outgoing, "handoff_started", target=order.target, bytes=planned)
 
-    def _note_end(self, outgoing: Outgoing) -> None:
+    def _note_end(self, outgoing: Outgoing, message: m.FromWorker) -> None:
+        if isinstance(message, m.HandOffFailed):
+            to, reason = outgoing.order.target, message.reason
+            return self._note(outgoing, "handoff_failed", target=to, reason=reason)
         self._note(
             outgoing,
             "handoff_finished",

@@ -108,10 +108,9 @@ class Recover:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Forget a reservation; with a `reason` the request ends here, without one it did elsewhere."""
+    """Forget a reservation: the request has ended, or will be answered elsewhere."""
 
     request_id: str
-    reason: FinishReason | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from minipd.pools.messages import Role
 from minipd.pools.tickets import Member, Ticket
-from minipd.sched.router import Route, Router, least_running
+from minipd.sched.router import NEED_READERS, Route, Router, least_running, shortest_queue
 from minipd.timeline import EventKind
 
-MAX_ATTEMPTS = 3
+MAX_DEATHS = 3  # of workers that wrote one answer: it may be what kills them
 
 
 class Roster:
@@ -20,29 +20,33 @@ class Roster:
         ready = [x for x in everyone if x.is_ready]
         self.readers = [x for x in ready if x.role == "prefill"]
         self.writers = [x for x in ready if x.role != "prefill"]
-        self.coming: set[Role] = {x.role for x in everyone if not x.is_ready}
-
-    @property
-    def is_split(self) -> bool:
-        return not any(x.role == "both" for x in self.writers)
+        self.coming: set[Role] = {x.next_role for x in everyone if not x.is_ready}
 
     def why_end(self, ticket: Ticket) -> tuple[EventKind, str] | None:
         """The terminal event and its reason, for a ticket that no worker shall have any more."""
         if ticket.cancel_reason is not None:
             return "cancelled", ticket.cancel_reason
-        if ticket.attempts >= MAX_ATTEMPTS:
-            return "failed", f"its worker died {MAX_ATTEMPTS} times"
+        if ticket.deaths >= MAX_DEATHS:
+            return "failed", f"its worker died {MAX_DEATHS} times"
         if not self.writers and not self.coming & {"decode", "both"}:
             return "failed", "no decode worker is left, and none can be restarted"
         return None
 
-    @property
-    def must_wait(self) -> bool:
-        """Is a worker on its way without whom nothing should begin?"""
-        return not self.writers or (self.is_split and not self.readers and "prefill" in self.coming)
-
     def route(self, ticket: Ticket, router: Router) -> Route:
+        """Where to; a worker that has both roles always reads for itself."""
         readers, writers = [x.load for x in self.readers], [x.load for x in self.writers]
-        if self.is_split and not readers:
-            return Route(least_running(writers).name, None, "no prefill worker is left")
-        return router.route(ticket.num_tokens, readers, writers)
+        if not readers and isinstance(router, NEED_READERS):
+            return Route(least_running(writers).name, None, "no prefill worker is ready")
+        route = router.route(ticket.num_tokens, readers, writers)
+        role = next(x.role for x in self.writers if x.name == route.decode)
+        if role == "both" and route.prefill is not None:
+            return Route(route.decode, None, "its worker has both roles")
+        return route
+
+
+def reader_of(ticket: Ticket, members: Iterable[Member]) -> Member | None:
+    """The prefill worker it was routed to, another where that one is gone, or None."""
+    if ticket.reader is not None and ticket.reader.is_ready and ticket.reader.role == "prefill":
+        return ticket.reader
+    readers = {x.load.name: x for x in Roster(members).readers}
+    return readers[shortest_queue([x.load for x in readers.values()]).name] if readers else None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from minipd.request import Request
+from minipd.request import Request, RequestError
 from minipd.timeline import Event
 
 
@@ -27,6 +28,22 @@ class Run:
                 token_id = int(str(event.data["token_id"]))
                 run.outputs.setdefault(event.request_id, []).append(token_id)
         return run
+
+
+def checked(requests: Iterable[Request], check: Callable[[Request], None]) -> list[Request]:
+    """The requests of a run, each of which passes `check`; raises `RequestError`."""
+    found: dict[str, Request] = {}
+    for request in requests:
+        check(request)
+        if request.id in found:
+            raise RequestError(f"Two requests have the id {request.id!r}; give each its own.")
+        if not 0.0 <= request.arrival_s < math.inf:
+            raise RequestError(
+                f"Request {request.id!r} arrives at {request.arrival_s} s; use seconds from "
+                "the start of the run, 0 or more."
+            )
+        found[request.id] = request
+    return list(found.values())
 
 
 def shifted(request: Request, base: float) -> Request:

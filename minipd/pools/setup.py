@@ -62,15 +62,20 @@ class Setup:
         return self.num_prefill + self.num_decode
 
     def configure(self, index: int) -> m.Configure:
-        """The role of worker `index`: prefill workers come first."""
-        reuse = self.prefix_reuse and not self.deterministic
-        budget = replace(self.limits, max_batch_tokens=self.chunk_tokens)
+        """What worker `index` begins as: prefill workers come first."""
         if self.mode != "disaggregated":
-            limits = budget if self.mode == "chunked" else self.limits
-            return m.Configure("both", COLOCATED_POLICY[self.mode], limits, reuse)
-        if index < self.num_prefill:
-            return m.Configure("prefill", "prefill_only", self.limits, reuse)
-        return m.Configure("decode", "decode_only", budget, reuse)
+            return self.configure_as("both")
+        return self.configure_as("prefill" if index < self.num_prefill else "decode")
+
+    def configure_as(self, role: m.Role) -> m.Configure:
+        """The scheduler and the limits that a role has in this setup."""
+        reuse = self.prefix_reuse and not self.deterministic
+        if role == "prefill":
+            return m.Configure(role, "prefill_only", self.limits, reuse)
+        policy = "decode_only" if role == "decode" else COLOCATED_POLICY.get(self.mode, "chunked")
+        shares_steps = policy in ("decode_only", "chunked")
+        budget = self.chunk_tokens if shares_steps else self.limits.max_batch_tokens
+        return m.Configure(role, policy, replace(self.limits, max_batch_tokens=budget), reuse)
 
     @property
     def caveats(self) -> list[str]:

@@ -81,6 +81,7 @@ class ProcessWorker:
         self._connection, theirs = context.Pipe()
         pickled = pickle.dumps(spec)  # opened only after the cores are set: it imports torch
         self._beat = context.Value("d", time.monotonic(), lock=False)  # one clock for all processes
+        self._asked_s = self._since_s = time.monotonic()
         args = (spec.cpus, spec.threads, pickled, theirs, self._beat)
         self.process = context.Process(target=process_main, args=args, name=spec.name, daemon=True)
         self.process.start()
@@ -107,7 +108,11 @@ class ProcessWorker:
     @property
     def is_alive(self) -> bool:
         """Running, and not hung: a thread of the process shows that it still gets its turns."""
-        return self.process.is_alive() and time.monotonic() - self._beat.value < SILENT_S
+        now = time.monotonic()
+        if now - self._asked_s > SILENT_S / 2:  # nobody asked: we, and it, may have been stopped
+            self._since_s = now
+        self._asked_s = now
+        return self.process.is_alive() and now - max(self._beat.value, self._since_s) < SILENT_S
 
     @property
     def waitables(self) -> list[Any]:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
+from minipd.cache.store import KVLayout, free_bytes
+from minipd.model.config import ModelConfig
+from minipd.model.load import DTYPES, find_folder
 from minipd.pools import messages as m
 from minipd.pools.links.base import Link
 from minipd.pools.links.choose import choose_link
@@ -15,8 +20,8 @@ from minipd.pools.setup import Setup
 from minipd.pools.spawn import ProcessWorker, ThreadWorker, WorkerHandle, WorkerSpec
 from minipd.pools.tickets import Member
 
-MAX_RESTARTS = 3  # of each worker
-ROOMY_BYTES = 4 << 30
+MAX_RESTARTS = 3  # of one worker within `RESTART_WINDOW_S`: one more, and it is given up
+RESTART_WINDOW_S = 600.0
 
 
 class ClusterError(RuntimeError):
@@ -31,13 +36,13 @@ class Supervisor:
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
+        self.roles: dict[str, m.Role] = {}  # of workers that have changed theirs
         self.handles: dict[str, WorkerHandle] = {}
         self.started: dict[str, m.Started] = {}
         self.limits: m.Started | None = None  # of any worker: all are alike, in all their lives
         self._indices: dict[str, int] = {}
-        self._folder = (
-            tempfile.mkdtemp(prefix="minipd-", dir=_roomy_folder()) if _shares_files(setup) else ""
-        )
+        self._restarts_s: dict[str, list[float]] = {}
+        self._folder = _shared_folder(setup)
 
     def start(self, index: int, epoch: int = 0) -> Member:
         """Start worker `index`; it says `Started` when it is ready to be configured."""
@@ -69,6 +74,8 @@ class Supervisor:
         self.handles[name].submit(self._order(name))
 
     def _order(self, name: str) -> m.Configure:
+        if name in self.roles:
+            return self.setup.configure_as(self.roles[name])
         return self.setup.configure(self._indices[name])
 
     def _link(self) -> Link:
@@ -101,9 +108,12 @@ class Supervisor:
                 file.unlink()
         if not was_started and epoch == 0:
             raise ClusterError(f"Worker {name} could not start: {reason}.")
-        if epoch >= MAX_RESTARTS:
+        now, before = time.monotonic(), self._restarts_s.get(name, [])
+        recent = [t for t in before if now - t < RESTART_WINDOW_S]
+        if len(recent) >= MAX_RESTARTS:
             del self.handles[name]
             return None
+        self._restarts_s[name] = [*recent, now]
         return self.start(self._indices[name], epoch + 1)
 
     def close(self) -> None:
@@ -123,14 +133,25 @@ class Supervisor:
                 shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _shares_files(setup: Setup) -> bool:
-    """Only processes on a CPU map each other's stores as files; nobody else needs the folder."""
-    return setup.pool == "processes" and setup.link == "direct" and "cpu" in setup.devices
+def _shared_folder(setup: Setup) -> str:
+    """A new folder with room for all workers' stores; "" where nobody shares memory as files.
 
-
-def _roomy_folder() -> str | None:
-    """A folder in memory where that is large (Docker's /dev/shm often has 64 MB), else on disk."""
-    memory = Path("/dev/shm")
-    if memory.is_dir() and shutil.disk_usage(memory).free > ROOMY_BYTES:
-        return str(memory)
-    return None
+    In memory where that is large enough (Docker's /dev/shm often has 64 MB), else on disk: the
+    first write beyond the end of either would kill a worker. Raises `ClusterError`.
+    """
+    if not (setup.pool == "processes" and setup.link == "direct" and "cpu" in setup.devices):
+        return ""
+    config = json.loads((find_folder(setup.model) / "config.json").read_text("utf-8-sig"))
+    sizes = ModelConfig.from_hf(config), setup.num_blocks, setup.block_size
+    needed = setup.num_workers * KVLayout.of(*sizes, DTYPES[setup.dtype]).total_bytes
+    memory, disk = Path("/dev/shm"), Path(tempfile.gettempdir())
+    free = {x: shutil.disk_usage(x).free for x in (memory, disk) if x.is_dir()}
+    if min(free.get(memory, 0), free_bytes("cpu")) > needed:
+        return tempfile.mkdtemp(prefix="minipd-", dir=memory)
+    if free[disk] > needed:
+        return tempfile.mkdtemp(prefix="minipd-", dir=disk)
+    raise ClusterError(
+        f"The KV stores of {setup.num_workers} workers need {needed >> 20} MiB in a folder that "
+        f"all can map, and {disk} has {free[disk] >> 20} MiB free: ask for fewer blocks, or set "
+        "TMPDIR to a roomier folder."
+    )

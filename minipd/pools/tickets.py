@@ -11,8 +11,18 @@ from minipd.request import FinishReason, PrefillReason, Request
 from minipd.sched.router import WorkerLoad
 from minipd.timeline import Event, Value
 
-# `orphaned` waits for its old prefill worker to let go of it; then it is placed anew.
-State = Literal["parked", "reserving", "prefilling", "running", "orphaned"]
+# `recalled` waits for its prefill worker to let go of it, `moving` for its decode worker; then it
+# is placed anew.
+State = Literal["parked", "reserving", "prefilling", "running", "recalled", "moving"]
+
+
+@dataclass(slots=True, eq=False)
+class RoleChange:
+    """What a draining worker becomes, and from when on its running answers are moved elsewhere."""
+
+    order: m.Configure
+    began_s: float
+    hand_over_s: float
 
 
 @dataclass(slots=True, eq=False)
@@ -25,6 +35,11 @@ class Member:
     send: Callable[[m.ToWorker], None]
     load: WorkerLoad = field(init=False)
     is_ready: bool = False
+    change: RoleChange | None = None
+
+    @property
+    def next_role(self) -> m.Role:
+        return self.change.order.role if self.change is not None else self.role
 
     def __post_init__(self) -> None:
         self.load = WorkerLoad(self.name)
@@ -40,7 +55,9 @@ class Ticket:
     reader: Member | None = None
     output_ids: list[int] = field(default_factory=list[int])
     cancel_reason: FinishReason | None = None
+    has_ended: bool = False  # told already, though a worker that does not answer still holds it
     attempts: int = 0
+    deaths: int = 0  # of workers that were writing it
     num_sent_outputs: int = 0  # how many of `output_ids` its workers were told at dispatch
     _queue: WorkerLoad | None = None  # whose prefill queue it is counted in, with how many tokens
     _queued_tokens: int = 0
@@ -63,6 +80,12 @@ class Ticket:
     def published_token(self) -> int | None:
         """The token that the prefill worker has published since dispatch, if any."""
         return self.output_ids[-1] if len(self.output_ids) > self.num_sent_outputs else None
+
+    def is_held_by(self, member: Member) -> bool:
+        """Does the worker hold blocks for it, or write into those of another?"""
+        if self.writer is member and self.state != "parked":
+            return True
+        return self.reader is member and self.state in ("prefilling", "recalled")
 
     def local_reason(self, role: m.Role) -> PrefillReason:
         """Why a worker of this role reads the prompt itself, when the router says so."""

@@ -64,6 +64,7 @@ class PoolWorker:
     def handle(self, message: m.ToWorker) -> None:
         match message:
             case m.Configure():
+                assert not (self.scheduler.has_work or self.is_sending), "it is not idle"
                 self.configure(message)
                 self.outbox.append(m.Configured())
             case m.Connect():
@@ -98,9 +99,6 @@ class PoolWorker:
                 self._commit(scheduler, message.manifest)
             case m.Recover() if message.request_id in scheduler.reserved:
                 scheduler.recover(message.request_id, message.token_id)
-            case m.Drop() if message.request_id in scheduler.reserved and message.reason:
-                sequence = scheduler.reserved[message.request_id]
-                scheduler.finish(sequence, message.reason, self.clock())
             case m.Drop() if message.request_id in scheduler.reserved:
                 scheduler.drop(message.request_id)
             case _:
@@ -108,7 +106,6 @@ class PoolWorker:
 
     def configure(self, message: m.Configure) -> None:
         """A new scheduler over an empty cache; the weights and the store stay."""
-        assert not self.sender.outgoing, "only an idle worker can be configured"
         layout = self.executor.store.layout
         allocator = BlockAllocator(
             layout.num_blocks,

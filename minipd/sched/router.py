@@ -150,3 +150,6 @@ class CostBased:
         local_s += writer.num_running * own_s
         reason = f"remote {remote_s:.3f} s, local {local_s:.3f} s of waiting"
         return Route(writer.name, reader.name if remote_s < local_s else None, reason)
+
+
+NEED_READERS = (AlwaysRemote, Threshold, CostBased)  # routers that ask for a prefill worker

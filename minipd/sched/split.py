@@ -23,6 +23,14 @@ class PrefillOnly(Scheduler):
         super().__init__(*args, **kwargs)
         self.handing_off: dict[str, Sequence] = {}
 
+    def add(self, request: Request, now: float, **begun: Any) -> Sequence:
+        """One that came earlier, and was placed anew since, takes its turn before the others."""
+        is_late = bool(self.waiting) and self.waiting[-1].request.arrival_s > request.arrival_s
+        sequence = super().add(request, now, **begun)
+        if is_late:
+            self.waiting = deque(sorted(self.waiting, key=lambda s: s.request.arrival_s))
+        return sequence
+
     def pick(self, now: float) -> list[tuple[Sequence, int]]:
         return self.admit_prompts(now, self.limits.max_batch_tokens)
 

@@ -6,6 +6,7 @@ can interfere at each single point of a request's life and see the same thing ev
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Items
@@ -111,6 +112,8 @@ class HandDriven:
         self.tamper: Callable[[m.FromWorker], m.FromWorker] = lambda message: message
         self.workers: dict[str, PoolWorker] = {}
         self.inboxes: dict[str, deque[m.ToWorker]] = {}
+        self.roles: dict[str, m.Role] = {}  # of workers that have changed theirs
+        self.hung: set[str] = set()  # workers that get no turn
         default = AlwaysRemote() if setup.mode == "disaggregated" else RoundRobin()
         self.coordinator = Coordinator(router or default, lambda: self.now, self.events.append)
         for index in range(setup.num_workers):
@@ -126,7 +129,9 @@ class HandDriven:
     # -- workers ------------------------------------------------------------------------------
 
     def start(self, index: int, epoch: int) -> Member:
-        name, order = f"worker-{index}", self.setup.configure(index)
+        name = f"worker-{index}"
+        role = self.roles.get(name)
+        order = self.setup.configure_as(role) if role else self.setup.configure(index)
         identity = Identity(name, epoch, self.model.fingerprint, self.model.eos_ids)
         link = LateLink(self.polls, self.is_broken)
         link.is_reachable = self.is_reachable
@@ -156,23 +161,34 @@ class HandDriven:
         successor = self.start(index, dead.identity.epoch + 1) if again else None
         self.coordinator.member_died(name, "killed by the test", successor)
 
+    def change_role(self, name: str, role: m.Role, patience_s: float = math.inf) -> bool:
+        """As `Cluster.change_role`; False where that would be refused."""
+        if self.coordinator.roles.why_not(name, role) is not None:
+            return False
+        self.roles[name] = role
+        self.coordinator.roles.begin(name, self.setup.configure_as(role), patience_s)
+        return True
+
     # -- turns --------------------------------------------------------------------------------
 
     def turn(self) -> None:
         """Each worker reads its messages and takes a turn; then the coordinator hears of it."""
-        self.now += 1.0
+        self.now += 0.5
         said: list[tuple[str, m.FromWorker]] = []
         for name, worker in self.workers.items():
             inbox = self.inboxes[name]
+            if name in self.hung:
+                continue
             while inbox:
                 worker.handle(inbox.popleft())
             worker.reserve()
             worker.turn()
             said += [(name, message) for message in worker.outbox]
             worker.outbox = []
+        self.now += 0.5  # as in life, it hears of things after they have happened
         for name, message in said:
             self._hear(name, self.tamper(message))
-        self.coordinator.expire_parked()
+        self.coordinator.tend()
 
     def _hear(self, name: str, message: m.FromWorker) -> None:
         if isinstance(message, m.Configured):

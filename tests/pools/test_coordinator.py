@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from minipd.pools import messages as m
-from minipd.pools.coordinator import Coordinator
+from minipd.pools.coordinator import GRACE_S, Coordinator
 from minipd.pools.tickets import Member
 from minipd.request import Request, SamplingParams
 from minipd.sched.router import AlwaysRemote, NeverRemote, Router
@@ -180,7 +180,7 @@ def test_nobody_left_to_read(desk: Desk) -> None:
     assert desk.read("d")[-1] == m.Recover("r")
     desk.coordinator.submit(replace(REQUEST, id="s"))
     assert desk.read("d") == [m.Submit(replace(REQUEST, id="s"), (), "local")]
-    assert desk.events[-1].data["reason"] == "no prefill worker is left"
+    assert desk.events[-1].data["reason"] == "no prefill worker is ready"
 
 
 def test_waiting_for_a_worker_that_comes_and_for_one_that_does_not(desk: Desk) -> None:
@@ -197,22 +197,69 @@ def test_waiting_for_a_worker_that_comes_and_for_one_that_does_not(desk: Desk) -
     assert desk.ends() == [("r", "failed", reason)] and not desk.coordinator.is_busy
 
 
-def test_waiting_for_a_prefill_worker_that_never_comes(desk: Desk) -> None:
+def test_nobody_waits_for_a_prefill_worker_that_starts_again(desk: Desk) -> None:
     desk.coordinator.member_died("p", "killed", desk.member("p", "prefill", 1))
     desk.coordinator.submit(REQUEST)
-    assert desk.coordinator.tickets["r"].state == "parked"
-    desk.coordinator.member_died("p", "could not start again")
     assert desk.read("d") == [m.Submit(REQUEST, (), "local")]
+    desk.coordinator.member_ready("p")
+    desk.coordinator.submit(replace(REQUEST, id="s"))
+    assert desk.read("d") == [m.Reserve(replace(REQUEST, id="s"))]
+
+
+def test_a_worker_that_does_not_answer_cannot_keep_a_request_beyond_its_deadline(
+    desk: Desk,
+) -> None:
+    """Its user is told in time; what the worker says later of the request is heard by nobody."""
+    desk.coordinator.submit(replace(REQUEST, deadline_s=3.0))
+    desk.coordinator.handle(RESERVED)
+    desk.happened("r", "token")
+    desk.coordinator.handle(m.HandedOff(manifest()))
+    desk.now = 3.0 + GRACE_S / 2
+    desk.coordinator.tend()
+    assert desk.ends() == []  # it may still do so itself
+    desk.now = 3.0 + GRACE_S
+    desk.coordinator.tend()
+    desk.coordinator.tend()
+    assert desk.ends() == [("r", "cancelled", "deadline")]
+    assert desk.events[-1].data["output_tokens"] == 1
+    assert desk.read("d")[-1] == m.Cancel("r", "deadline")
+    assert desk.coordinator.is_busy  # it may still hold blocks
+    told = len(desk.events)
+    desk.happened("r", "token", "cancelled")
+    assert len(desk.events) == told and not desk.coordinator.is_busy
+
+
+def test_the_holder_of_an_expired_request_dies(desk: Desk) -> None:
+    desk.coordinator.submit(replace(REQUEST, deadline_s=3.0))
+    desk.now = 9.0
+    desk.coordinator.tend()
+    desk.read("d")
+    desk.coordinator.member_died("d", "hung", desk.member("d", "decode", 1))
+    desk.coordinator.member_ready("d")
+    assert desk.ends() == [("r", "cancelled", "deadline")]
+    assert desk.read("d") == [] and not desk.coordinator.is_busy
+
+
+def test_a_hand_off_to_a_dead_target_has_not_finished(desk: Desk) -> None:
+    desk.join("d2", "decode")
+    desk.coordinator.submit(REQUEST)
+    desk.coordinator.handle(RESERVED)
+    desk.coordinator.member_died("d", "killed")
+    told = Event(1.0, "handoff_finished", "p", "r", {"target": "d", "bytes": 9, "exposed_s": 0.0})
+    desk.coordinator.handle(m.Happened((told,)))
+    last = desk.events[-1]
+    assert last.kind == "handoff_failed" and last.t_s == 1.0
+    assert last.data == {"target": "d", "reason": "its target died"}
 
 
 def test_a_parked_request_ends_at_its_deadline_or_when_cancelled(desk: Desk) -> None:
     desk.coordinator.member_died("d", "killed", desk.member("d", "decode", 1))
     desk.coordinator.submit(replace(REQUEST, deadline_s=3.0))
     desk.coordinator.submit(replace(REQUEST, id="s"))
-    desk.coordinator.expire_parked()
+    desk.coordinator.tend()
     assert desk.ends() == []
     desk.now = 3.0
-    desk.coordinator.expire_parked()
+    desk.coordinator.tend()
     desk.coordinator.cancel("s")
     desk.coordinator.cancel("s")
     assert desk.ends() == [("r", "cancelled", "deadline"), ("s", "cancelled", "cancelled")]
@@ -225,9 +272,8 @@ def test_cancel_reaches_whoever_can_end_it(desk: Desk) -> None:
     desk.coordinator.cancel("r")
     assert desk.read("d") == [m.Reserve(REQUEST), m.Cancel("r")]
     desk.coordinator.handle(RESERVED)  # it was reserved before it heard
-    assert desk.read("d") == [m.Drop("r", "cancelled")] and desk.read("p") == []
-    desk.happened("r", "cancelled")
-    assert not desk.coordinator.is_busy
+    assert desk.read("d") == [m.Drop("r")] and desk.read("p") == []
+    assert desk.ends() == [("r", "cancelled", "cancelled")] and not desk.coordinator.is_busy
 
 
 def test_cancel_during_the_hand_off_follows_the_commit(desk: Desk) -> None:

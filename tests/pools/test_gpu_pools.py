@@ -20,7 +20,7 @@ from minipd.pools.links.direct import SameProcess
 from minipd.pools.links.emulated import Emulated, Network
 from minipd.pools.setup import Setup
 from minipd.pools.streams import ON_CPU, CopyStream, compute_mark, confine, is_done, own_stream
-from tests.pools.helpers import answers, check_same, check_sound, events, mixed
+from tests.pools.helpers import answers, check_same, check_sound, events, mixed, when
 
 HAS_CUDA = torch.cuda.is_available()
 NUM_GPUS = torch.cuda.device_count()
@@ -206,3 +206,25 @@ def test_every_pool_answers_alike(llm, where):
     on_cpu = where.get("devices", ("cpu",))[0] == "cpu"
     assert (ON_CPU in notes) == on_cpu, "streams do nothing on a CPU, and the worker says so"
     assert ("prefill_sm_share" in where) == any("SMs" in note for note in notes)
+
+
+@pytest.mark.parametrize("where", CLUSTERS)
+def test_the_two_workers_swap_their_roles_while_requests_run(llm, where):
+    """An SM share stays with the worker that was started with it."""
+    requests = mixed(12)
+    with Cluster(Setup(model="tiny", num_blocks=256, **where)) as cluster:
+
+        def swap() -> None:
+            cluster.change_role("worker-0", "decode")
+            cluster.change_role("worker-1", "prefill")
+
+        when(cluster, lambda e: (e.kind, e.request_id) == ("token", "m1"), swap)
+        run = cluster.run(requests, timeout_s=120)
+        cluster.on_event = None
+        assert cluster.roles == {"worker-0": "decode", "worker-1": "prefill"}
+        again = cluster.run(requests, timeout_s=120)
+    for found in (run, again):
+        check_sound(found, requests)
+        check_same(llm, requests, answers(llm, requests), found)
+        assert not events(found, "handoff_refused")
+    assert {e.worker for e in events(again, "committed")} == {"worker-0"}

@@ -15,7 +15,7 @@ import torch
 
 from minipd.cache.store import KVLayout
 from minipd.pools.cluster import Cluster
-from minipd.pools.links.base import LinkError, Transfer
+from minipd.pools.links.base import LinkError, StuckError, Transfer
 from minipd.pools.links.digests import Digests
 from minipd.pools.links.nixl import Nixl, package
 from tests.pools.helpers import answers, ask, check_same, check_sound, events, mixed, when
@@ -82,6 +82,49 @@ def test_a_store_that_cannot_be_reached_is_an_error_of_the_link():
     broken = type(region)(region.layout, region.address, region.device_index, b"nonsense")
     with pytest.raises(LinkError, match="NIXL cannot reach the target"):
         ours.connect(source, broken)
+    ours.close()
+    theirs.close()
+
+
+class StuckHandle:
+    """A write that never ends; NIXL's own handles raise when they cannot be cancelled."""
+
+    def __init__(self, can_cancel: bool) -> None:
+        self.can_cancel = can_cancel
+
+    def release(self) -> None:
+        if not self.can_cancel:
+            raise RuntimeError("still active")
+
+
+@pytest.mark.parametrize("can_cancel", [True, False])
+def test_a_stalled_write_that_cannot_be_taken_back_ends_the_worker(
+    monkeypatch: pytest.MonkeyPatch, can_cancel: bool
+) -> None:
+    """The target would give its blocks to another request, and the write might still land there."""
+    ours, theirs = Nixl(), Nixl()
+    source, target = ours.make_store(LAYOUT, CPU, "p"), theirs.make_store(LAYOUT, CPU, "d")
+    transfer = ours.connect(source, theirs.expose(target)).begin()
+    transfer._posted.append(StuckHandle(can_cancel))
+    monkeypatch.setattr(transfer.writer.agent, "check_xfer_state", lambda _: "PROC")
+    assert not transfer.poll()
+    monkeypatch.setattr("minipd.pools.links.nixl.STALL_S", 0.0)
+    with pytest.raises(LinkError if can_cancel else StuckError, match="nothing has moved for 0 s"):
+        transfer.poll()
+    monkeypatch.undo()
+    ours.close()
+    theirs.close()
+
+
+def test_closed_writers_are_forgotten():
+    """A target that is restarted again and again leaves nothing behind in its senders."""
+    ours, theirs = Nixl(), Nixl()
+    source, target = ours.make_store(LAYOUT, CPU, "p"), theirs.make_store(LAYOUT, CPU, "d")
+    region = theirs.expose(target)
+    for _ in range(5):
+        writer = ours.connect(source, region)
+        assert ours._writers == [writer]
+        writer.close()
     ours.close()
     theirs.close()
 

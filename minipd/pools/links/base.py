@@ -21,6 +21,10 @@ class LinkError(RuntimeError):
     """A link that cannot be set up here, or that broke; the message says what is missing."""
 
 
+class StuckError(RuntimeError):
+    """A write that was given up and may still arrive: only the end of this process prevents it."""
+
+
 def paired_runs(blocks: Items[int], into: Items[int]) -> Iterator[tuple[slice, slice]]:
     """Source and target block ids as few pairs of slices, each one run on both sides.
 
@@ -89,8 +93,11 @@ class Transfer(Protocol):
         ...
 
     def poll(self) -> bool:
-        """Is everything written so far in the target's store? Raises `LinkError` if it never will
-        be. Does not wait."""
+        """Is everything written so far in the target's store? Does not wait.
+
+        Raises `LinkError` if it never will be, and nothing more of it can arrive; `StuckError` if
+        something may, at a target that lives. Then the worker must end.
+        """
         ...
 
     def digests(self) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ a stream of their own, so that they overlap the prefill that is still running.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
@@ -110,6 +111,9 @@ class SharedMemory:
         assert device.type == "cpu", f"a mapped file cannot hold a store on {device}"
         Path(self.folder).mkdir(mode=0o700, exist_ok=True)
         self._mine = MappedFile(str(Path(self.folder) / f"{name}.kv"), layout)
+        with Path(self._mine.path).open("wb") as file:
+            if hasattr(os, "posix_fallocate"):  # fail now, not with a signal at the first write
+                os.posix_fallocate(file.fileno(), 0, layout.total_bytes)
         return _map(self._mine)
 
     def expose(self, store: KVStore) -> MappedFile:

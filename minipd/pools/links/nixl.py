@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from minipd.cache.store import KVLayout, KVStore
-from minipd.pools.links.base import LinkError, paired_runs
+from minipd.pools.links.base import LinkError, StuckError, paired_runs
 from minipd.pools.links.digests import Digests
 from minipd.pools.streams import CopyStream, is_done
 
@@ -79,8 +79,9 @@ class Nixl:
 
     def connect(self, source: KVStore, registration: Any) -> NixlWriter:
         assert self._region is not None, "make the store before connecting it"
-        self._writers.append(NixlWriter(self._agent, source, self._region, registration))
-        return self._writers[-1]
+        writer = NixlWriter(self._agent, source, self._region, registration)
+        self._writers = [w for w in self._writers if w.is_open] + [writer]
+        return writer
 
     def progress(self) -> None:
         if self._agent is not None:
@@ -150,7 +151,7 @@ class NixlTransfer:
             self._post_computed()
             self._posted = [handle for handle in self._posted if not self._has_arrived(handle)]
             if self._failure is None and (self._posted or self._computed):
-                self._failure = self._why_stalled()
+                self._check_moving()
             if self._failure is not None:
                 self._abandon()
                 raise LinkError(f"NIXL lost the hand-off: {self._failure}.")
@@ -198,18 +199,23 @@ class NixlTransfer:
             self._failure = "a write failed"
         return state == "DONE"
 
-    def _why_stalled(self) -> str | None:
+    def _check_moving(self) -> None:
         if not self.writer.is_open:
-            return "the target has been given up"
-        if time.monotonic() - self._moved_s > STALL_S:
-            return f"nothing has moved for {STALL_S:.0f} s"
-        return None
+            self._failure = "the target has been given up"
+        elif time.monotonic() - self._moved_s > STALL_S:
+            self._failure = f"nothing has moved for {STALL_S:.0f} s"
+            if not self._abandon():  # the target lives, and will give these blocks to others
+                raise StuckError(f"NIXL cannot take back a write, and {self._failure}")
 
-    def _abandon(self) -> None:
-        for handle in self._posted:
-            with contextlib.suppress(Exception):  # not to be cancelled: kept until the agent goes
+    def _abandon(self) -> bool:
+        """Let go of all that is under way; True when nothing of it can arrive any more."""
+        posted, self._posted, self._computed = self._posted, [], deque()
+        for handle in posted:
+            try:
                 handle.release()
-        self._posted, self._computed = [], deque()
+            except Exception:  # not to be cancelled: kept until the agent goes
+                self._posted.append(handle)
+        return not self._posted
 
 
 def package() -> str:
