@@ -46,16 +46,6 @@ TOKENS_LOST = Exercise(
             ),
         ),
         Check(
-            "not_inverted",
-            "A longer prompt must cost more tokens.",
-            lambda answer: _lost(answer, prompt_tokens=1200) > _lost(answer),
-            Hints(
-                "Try a prompt of twice the length by hand.",
-                "Tokens divided by tokens per second are seconds; not the other way round.",
-                "seconds = tokens_to_read / prefill_tok_s",
-            ),
-        ),
-        Check(
             "not_the_ratio_of_speeds",
             "That depends on the two speeds only; how long is the document?",
             lambda answer: not isclose(_lost(answer), _lost(answer, prompt_tokens=1200)),
@@ -63,6 +53,16 @@ TOKENS_LOST = Exercise(
                 "Does your result change with the length of the prompt?",
                 "The ratio of the speeds says how many tokens are read in the time of one written.",
                 "First the seconds of this document, then the tokens in those seconds.",
+            ),
+        ),
+        Check(
+            "not_inverted",
+            "A longer prompt must cost more tokens.",
+            lambda answer: _lost(answer, prompt_tokens=1200) > _lost(answer),
+            Hints(
+                "Try a prompt of twice the length by hand.",
+                "Tokens divided by tokens per second are seconds; not the other way round.",
+                "seconds = tokens_to_read / prefill_tok_s",
             ),
         ),
         Check(

@@ -86,6 +86,18 @@ WHOLE_PARCEL = Exercise(
             ),
         ),
         Check(
+            "whole_is_accepted",
+            "A hand-off that is whole was refused.",
+            _says("nothing", ""),
+            Hints(
+                "What did you compare with what?",
+                "Digests agree only over the same blocks in the same order: all the reserved ones, "
+                "the partly filled last one too, and no others. And a list never equals a tuple.",
+                "digests_of(store, reserved) against parcel.digests; list(...) around both sides "
+                "of every comparison.",
+            ),
+        ),
+        Check(
             "layers_compared",
             "A parcel of a model with another number of layers must be refused for its layers.",
             lambda answer: (
@@ -176,16 +188,6 @@ WHOLE_PARCEL = Exercise(
                 "In which order do you take the blocks?",
                 "A digest is of bytes in a certain order; the order of the tokens.",
                 "Give digests_of the reserved blocks as they stand, unsorted.",
-            ),
-        ),
-        Check(
-            "whole_is_accepted",
-            "A hand-off that is whole was refused.",
-            _says("nothing", ""),
-            Hints(
-                "What did you compare with what?",
-                "Lists and tuples are never equal to each other, even with the same contents.",
-                "Turn both sides into lists, or both into tuples.",
             ),
         ),
         Check(
