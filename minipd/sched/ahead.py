@@ -26,9 +26,9 @@ def steps_until_change(scheduler: Scheduler) -> int:
     steps = _until_one_ends(scheduler)
     if not steps:
         return 0
-    if scheduler.waiting and not isinstance(scheduler, DecodeFirst):
-        if scheduler.can_admit(scheduler.waiting[0]):
-            return 0
+    reads_first = bool(scheduler.waiting) and not isinstance(scheduler, DecodeFirst)
+    if reads_first and scheduler.can_admit(scheduler.waiting[0]):
+        return 0
     size = scheduler.allocator.block_size
     if len(running) * (steps // size + 1) <= scheduler.allocator.num_free_blocks:
         return steps  # the usual case, without counting
@@ -77,11 +77,12 @@ def write(scheduler: Scheduler, sequences: Items[Sequence], steps: int, now: flo
     scheduler has picked these sequences.
     """
     allocator, tokens = scheduler.allocator, [UNKNOWN_TOKEN] * steps
-    size = allocator.block_size
-    for sequence in list(sequences):
+    size, sequences = allocator.block_size, list(sequences)
+    for sequence in sequences:  # all take blocks before anyone's are given back
+        if sequence.num_cached_tokens + steps > len(sequence.block_ids) * size:
+            allocator.grow(sequence, sequence.num_cached_tokens + steps)
+    for sequence in sequences:
         cached = sequence.num_cached_tokens + steps
-        if cached > len(sequence.block_ids) * size:
-            allocator.grow(sequence, cached)
         is_filled = cached // size > sequence.num_cached_tokens // size
         sequence.num_cached_tokens = cached
         if is_filled:

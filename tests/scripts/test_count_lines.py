@@ -89,8 +89,8 @@ def long_function(lines: int) -> str:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("engine/many.py", "x = 1\n" * 1700, "engine has 1702 lines"),
-        ("model/gguf.py", "x = 1\n" * 1400, "adapters has 1401 lines"),
+        ("engine/many.py", "x = 1\n" * 1800, "engine has 1802 lines"),
+        ("model/gguf.py", "x = 1\n" * 1500, "adapters has 1501 lines"),
         ("lab/long.py", "# a comment\n" * 251, "lab/long.py has 251 lines"),
         ("lab/long.py", long_function(51), "f has 51 lines"),
         ("lab/long.py", long_function(9), "median function has 9 lines"),
