@@ -85,7 +85,8 @@ class Sizing:
             return f"{box}. They do not fit: there is no room for any user."
         people = "1 user" if self.users == 1 else f"{self.users:,} users"
         told = f"{box}, left for notes {_gb(self.room)}, which is {self.tokens:,} tokens. "
-        told += f"That is {people} with {self.context:,} tokens each."
+        each = "" if self.users == 1 else " each"
+        told += f"That is {people} with {self.context:,} tokens{each}."
         if self.context > self.longest_context:
             told += f" But this model was made for at most {self.longest_context:,} tokens."
         return told
@@ -132,7 +133,7 @@ def heads_table(bytes_per_value: int = 2) -> dict[str, list[object]]:
         "KV heads": [c.num_kv_heads for c in configs],
         "bytes per token": [f"{size:,}" for size in kept],
         "if nothing were shared": [f"{size * by:,}" for size, by in zip(kept, shared)],
-        "saved": [f"{by} times" if by > 1 else "nothing" for by in shared],
+        "smaller by": [f"{by} times" if by > 1 else "nothing" for by in shared],
     }
 
 
@@ -163,3 +164,15 @@ def try_box(
         print("Your functions leave no room for Llama-2-7B: see what the checks say.")
         return
     reveal(prediction, users[1] / users[0], "times")
+    print(_why_not_as_many("Llama-2-7B", "Qwen2.5-7B"))
+
+
+def _why_not_as_many(large: str, small: str) -> str:
+    """Why the users grow by another factor than the notes shrink by: the weights differ too."""
+    a, b = MODELS[large], MODELS[small]
+    notes = a.kv_bytes_per_token(2) / b.kv_bytes_per_token(2)
+    weights = 2 * (b.num_parameters - a.num_parameters) / 1e9
+    return (
+        f"{small}'s notes are {notes:.1f} times smaller, and its weights take "
+        f"{weights:.1f} GB more, which is room that no user gets."
+    )

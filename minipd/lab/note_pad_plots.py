@@ -49,7 +49,7 @@ def show_faults(right: Sequence[int], faulty: Mapping[str, Sequence[int]], token
     """A row for each faulty cache: how many tokens it got right before the first wrong one."""
     answers = {"nothing": right, **faulty}
     table: dict[str, list[object]] = {"what is wrong": list(answers)}
-    table["right at the start"] = [
+    table["correct before the first difference"] = [
         f"{num_equal(right, tokens)} of {len(right)} tokens" for tokens in answers.values()
     ]
     table["what it wrote"] = [tokenizer.decode(list(tokens)) for tokens in answers.values()]

@@ -32,7 +32,7 @@ class Feedback:
         """Plain sentences; the verdict comes first, in words and not by colour."""
         parts = ["Correct." if self.correct else "Not yet.", self.note.why]
         if self.note.misconception:
-            parts.append(f"The idea behind it: {self.note.misconception}")
+            parts.append(f"The mistaken idea behind your answer: {self.note.misconception}")
         if self.note.refuted_by:
             where = f" in lesson {self.note.lesson}" if self.note.lesson else ""
             parts.append(f"Look again{where} at: {ended(self.note.refuted_by)}")

@@ -48,7 +48,7 @@ def run_exercise(task: Exercise, notebook: Path, time_limit_s: float | None = No
                 return Result(
                     "too_slow",
                     message=f"it was still running after {limit:g} s; look for a loop that never "
-                    "ends.",
+                    "ends, or, if your computer is very busy, run it again.",
                 )
             finally:
                 _end(child, family)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # what a decoder writes for half a character
@@ -45,6 +46,20 @@ def best_table(tokenizer: Any, scores: Tensor, count: int = 5) -> dict[str, list
         "next token": [f"'{tokenizer.decode([token_id])}'" for token_id in best.indices.tolist()],
         "logit": [f"{value:.2f}" for value in best.values.tolist()],
         "share": [f"{share:.1%}" for share in shares],
+    }
+
+
+def code_table(made: Mapping[str, Tensor]) -> dict[str, list[object]]:
+    """A row for each line of code: the rows of the tensor that it makes, and their shape."""
+    return {
+        "code": list(made),
+        "makes": [
+            str(torch.round(x * 100).div(100).tolist())
+            if x.is_floating_point()
+            else str(x.tolist())
+            for x in made.values()
+        ],
+        "shape": [" x ".join(map(str, x.shape)) for x in made.values()],
     }
 
 

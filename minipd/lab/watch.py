@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import linecache
+import math
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 LONGEST = 160  # characters of a value that are shown
+SMALL = 16  # numbers of a tensor, or its rows, that are shown
 LONGEST_ERROR = 500  # of what an error says
 _OURS = Path(__file__).resolve().parents[1]
 
@@ -22,11 +24,34 @@ def short(value: object) -> str:
     """A value as Python writes it, cut where it is long; never raises, whatever the value is."""
     try:
         words = f"{value:.6g}" if isinstance(value, float) else repr(value)
+        if (shape := _shape_of(value)) is not None:
+            words = _tensor_in_words(value, shape)
         if isinstance(value, tuple):
             words = f"({', '.join(short(part) for part in value[:LONGEST])})"
     except Exception as error:
         words = f"<a {type(value).__name__} that cannot be shown: {type(error).__name__}>"
     return cut(words)
+
+
+def _shape_of(value: Any) -> tuple[int, ...] | None:
+    """A tensor's or an array's shape; None for anything else."""
+    is_array = hasattr(value, "tolist") and hasattr(value, "shape") and len(value.shape) > 0
+    return tuple(int(size) for size in value.shape) if is_array else None
+
+
+def _tensor_in_words(value: Any, shape: tuple[int, ...]) -> str:
+    """A small table's numbers; of a larger one the shape and the number each row begins with."""
+    if len(shape) <= 2 and math.prod(shape) <= SMALL:
+        return str([_rounded(row) for row in value.tolist()])
+    if not math.prod(shape):
+        return f"<shape {shape}, empty>"
+    starts = ", ".join(f"{float(row.flatten()[0]):.4g}" for row in value[:SMALL])
+    more = ", ..." if len(value) > SMALL else ""
+    return f"<shape {shape}, rows beginning with {starts}{more}>"
+
+
+def _rounded(row: Any) -> Any:
+    return [_rounded(x) for x in row] if isinstance(row, list) else round(float(row), 4)  # pyright: ignore[reportUnknownVariableType]
 
 
 class Watched:

@@ -590,5 +590,4 @@ quiz("00")
 # ## Next
 #
 # Open [the exercises](../exercises/00_your_machine.ipynb): two short ones with checks and hints.
-# Lesson 01 is still being written; it will look inside a single step, and ask why the answer starts
-# late and then trickles.
+# Lesson 01 looks inside a single step, and asks why the answer starts late and then trickles.

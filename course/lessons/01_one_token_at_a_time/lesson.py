@@ -14,16 +14,16 @@
 # **Minutes:** 75 for this notebook, 15 for the quiz at its end, 60 for the four exercises.
 #
 # **You need:** lesson 00. Nothing about transformers: what is needed of them is shown here, on
-# four tokens that fit on the screen.
+# four tokens that fit on the screen. Of PyTorch, the lines under "PyTorch in one minute".
 #
 # **Afterwards you can**
 #
 # - say what goes into a language model and what comes out of it, and work one attention head by
 #   hand;
-# - prove that a model's notes about earlier tokens never change, so that they may be kept, and
-#   say what would break that proof;
-# - measure time to first token, the gaps between tokens and their p50 and p99, and predict what
-#   writing without notes costs.
+# - find out by experiment what a new token does to all that a model worked out about earlier ones,
+#   and say what your finding rests on;
+# - measure time to first token, the gaps between tokens and their p50 and p99, and predict what it
+#   costs to compute everything again for each token.
 
 # %%
 import statistics
@@ -109,7 +109,7 @@ print(f"TPOT: {tpot * 1000:.0f} ms")
 # *vocabulary*, and hands over their numbers. Here is an English sentence.
 
 # %%
-from minipd.lab.token_table import best_table, four_tokens, token_table
+from minipd.lab.token_table import best_table, code_table, four_tokens, token_table
 
 tokenizer = llm.model.tokenizer
 english, korean = "The capital of Korea is Seoul.", "한국의 수도는 서울입니다."
@@ -152,7 +152,8 @@ from minipd.measure.same_tokens import teacher_forced_logits
 
 decoder = llm.model.decoder
 ids = llm.token_ids("The capital of Korea is")
-scores = teacher_forced_logits(decoder, ids, range(len(ids) - 1, len(ids)))[0]  # (V,)
+last = range(len(ids) - 1, len(ids))  # a pass scores what follows each token; we ask for the last
+scores = teacher_forced_logits(decoder, ids, last)[0]  # (V,): one for each of V tokens
 print(f"{len(ids)} tokens in, {len(scores):,} scores out. The best of them:")
 show_table(best_table(tokenizer, scores))
 
@@ -163,6 +164,32 @@ show_table(best_table(tokenizer, scores))
 #
 # This is the first half of our answer. Each token of an answer depends on the one before it, so
 # they come one by one: the trickle is no weakness of the machine.
+
+# %% [markdown]
+# ## PyTorch in one minute
+#
+# A *tensor* is a table of numbers; its *shape* says how many rows and columns it has (or more:
+# three sizes are a stack of tables). These lines are all that the lesson's own code needs:
+#
+# | code | what it does |
+# |---|---|
+# | `a @ b` | each row of `a` with each column of `b`: multiply number by number, add up |
+# | `a.T`, `a.mT` | rows become columns (`mT`: in every table of a stack) |
+# | `a.transpose(0, 1)` | the first two sizes change places, for any number of sizes |
+# | `a.triu(1)` | keeps what lies above the diagonal |
+# | `a.masked_fill(m, x)` | puts `x` where `m` is true |
+# | `a.softmax(-1)` | turns each row into shares that add up to one |
+# | `a[None]` | a stack of one table |
+# | `a.repeat_interleave(n, 0)` | each row `n` times |
+
+# %%
+a = torch.tensor([[1.0, 2], [3, 4]])
+above = torch.ones(2, 2, dtype=torch.bool).triu(1)
+made = {"a": a, "a @ a": a @ a, "a.T": a.T, "a.mT": a.mT, "a.transpose(0, 1)": a.transpose(0, 1)}
+made |= {"above = all true, triu(1)": above, "a.masked_fill(above, 0)": a.masked_fill(above, 0)}
+made |= {"a.softmax(-1)": a.softmax(-1), "a[None]": a[None]}
+made |= {"a.repeat_interleave(2, 0)": a.repeat_interleave(2, 0)}
+show_table(code_table(made))
 
 # %% [markdown]
 # ## How tokens see each other: attention
@@ -180,7 +207,7 @@ show_table(best_table(tokenizer, scores))
 # - its **value**: what it hands over to whoever finds it.
 #
 # Let us do it by hand, for four tokens. The numbers are invented, so that you can check every
-# step in your head: "sat" looks mainly for whoever sits, "down" mainly for the verb. One row
+# step but the softmax in your head: "sat" looks mainly for whoever sits, "down" mainly for the verb. One row
 # stands for one token. Behind a line of code you find the shape of what it makes: T tokens, D
 # numbers each.
 
@@ -197,9 +224,9 @@ v = torch.tensor([[9.0, 0, 0, 0], [0, 9, 0, 0], [0, 0, 9, 0], [0, 0, 0, 9]])  # 
 
 
 # %%
-def show_square(square):
+def show_square(square, columns=[f"at '{word}'" for word in words]):
     """One row for each token that looks, one column for each token that is looked at."""
-    columns = {f"at '{word}'": [f"{x:.2f}" for x in square[:, i]] for i, word in enumerate(words)}
+    columns = {name: [f"{x:.2f}" for x in square[:, i]] for i, name in enumerate(columns)}
     show_table({"looks back": words} | columns)
 
 
@@ -227,16 +254,18 @@ show_square(weights)
 
 # %% [markdown]
 # **Step four: mix.** Each token adds up the values of those that it sees, each times its share.
-# Here every token hands over a nine in a column of its own, so you can read off where it went.
+# Here every token hands over a nine in a column of its own, so you can read off where it went. (The
+# columns are no tokens any more, but the numbers of a value.)
 
 # %%
 mixed = weights @ v  # (T, D)
-show_square(mixed)
+show_square(mixed, [f"number {n}" for n in range(1, 5)])
 
 # %% [markdown]
 # That is one *attention head*. A real layer has several side by side, each with matrices of its
 # own, and adds what they found to the token's list. Look at what a token needs from the others:
-# their keys and their values. Nobody ever asks for an old *query* again.
+# their keys and their values. Nobody ever asks for an old *query* again. So we call a token's key
+# and value, in all layers, its **note**: what one would have to write down about it.
 
 # %% [markdown]
 # ## The same four steps in the real model
@@ -267,7 +296,8 @@ def attention(layer, q, k, v, masked=True):
 @torch.inference_mode()
 def next_scores(ids, attend=attention):
     """The logits (V,) of the token after `ids`, by one pass over all of them."""
-    hidden = decoder(torch.tensor(ids), torch.arange(len(ids)), attend)  # (T, E)
+    positions = torch.arange(len(ids))  # 0, 1, 2 and so on: each token's place in the text
+    hidden = decoder(torch.tensor(ids), positions, attend)  # (T, E): each token's list, E numbers
     return decoder.logits(hidden[-1:])[0]
 
 
@@ -339,12 +369,9 @@ show_table(changes_table(map(tokenizer.decode, last_changed), unchanged(before, 
 assert all(all(layer[:3]) for layer in unchanged(before, after))
 
 # %%
-why_not = {
-    "All four": "no token can see a later one, so the first three could not notice.",
-    "All but the first one": "what lies before the replaced token cannot see it.",
-    "None: the words change, the keys do not": "keys and values are made from the token itself.",
-}
-reveal("01.last", "Only the last one", why_not=why_not)
+from minipd.lab.changed_notes import WHY_NOT, changed_layers, changed_tokens
+
+reveal("01.last", changed_tokens(unchanged(before, after)), why_not=WHY_NOT["01.last"])
 
 # %% [markdown]
 # ## Change the first token
@@ -368,12 +395,7 @@ after = keys_and_values(first_changed)
 show_table(changes_table(map(tokenizer.decode, first_changed), unchanged(before, after)))
 
 # %%
-why_not = {
-    "In no layer": "their values are mixed from what they see, and they see the first token.",
-    "In every layer": "in the first layer nobody has looked at anybody yet.",
-    "In the last layer only": "the first attention already mixes the new token in.",
-}
-reveal("01.first", "In every layer but the first", why_not=why_not)
+reveal("01.first", changed_layers(unchanged(before, after)), why_not=WHY_NOT["01.first"])
 
 # %% [markdown]
 # ## Step through it
@@ -407,12 +429,13 @@ show_table(summary_table(changes))
 #
 # One thing still has to be checked. We *replaced* a token; an answer *gets longer*. Then the
 # matrices have another shape, and a computer may add up in another order. We put more tokens
-# behind our four: how far do the keys of the first four move?
+# behind our four: how far do the keys and values of the first four move?
 
 # %%
 longer = keys_and_values([*before_ids, *swaps * 4])
-moved = max(float((k2[:4] - k).abs().max()) for (k, _), (k2, _) in zip(before, longer))
-largest = max(float(k.abs().max()) for k, _ in before)
+notes = [(a, b[:4]) for old, new in zip(before, longer) for a, b in zip(old, new)]  # k, v
+moved = max(float((new - old).abs().max()) for old, new in notes)
+largest = max(float(old.abs().max()) for old, _ in notes)
 print(f"{len(before_ids)} tokens, then {len(longer[0][0])}: the earlier keys moved")
 print(f"by {moved:.6f} at most; the largest number in them is {largest:.1f}")
 
@@ -458,7 +481,7 @@ print(tokenizer.decode(story + slow_ids))
 
 # %% [markdown]
 # A pass that something else interrupted says nothing about the model, so each wait is replaced by
-# the median of itself and its neighbours before we add up.
+# the median of itself and its neighbours, two on each side, before we add up.
 
 
 # %%
@@ -493,7 +516,11 @@ show_steps({"everything again": raw_waits, "the engine": waits(fast_arrivals)})
 # Without notes each token costs more than the one before; the engine's stay level, because it
 # keeps keys and values. Count the work in *token-passes*, one for each token that goes through
 # the model: without notes the answer's lengths add up like steps of a staircase, and a staircase
-# twice as long has nearly four times the area. **Recomputing grows as the square.**
+# twice as long has nearly four times the area.
+#
+# The clock says a little less than this count, because a short pass does not cost in proportion:
+# it has to fetch all the weights even for a handful of tokens (lesson 03). For long texts the count
+# takes over: **recomputing grows as the square.**
 
 
 # %%
@@ -503,9 +530,7 @@ print(f"40 tokens: {half:,} passes; 80 tokens: {whole:,}, {whole / half:.1f} tim
 print(f"with notes: {len(story) + 39} and {len(story) + 79}")
 
 # %% [markdown]
-# The clock says a little less than the count, because a short pass does not cost in proportion:
-# it has to fetch all the weights even for a handful of tokens (lesson 03). For long texts the
-# count takes over. A page, for example:
+# What is that for a page?
 
 # %%
 one_pass = sum(steady[40:]) / (whole - half)
@@ -541,7 +566,7 @@ print("without mask:", repr(tokenizer.decode(text)))
 print("with mask:   ", repr(tokenizer.decode(story + slow_ids[:12])))
 
 # %% [markdown]
-# It was trained with the mask, and what it never had to understand it cannot use.
+# While learning it never saw later tokens, so it does not know what to do with them.
 #
 # **One average for two waits.** A colleague divides the whole time of our first answer by its
 # tokens. What did the readers wait for?
@@ -568,9 +593,9 @@ print(f"gaps longer than the 'average': {sum(gap > everything for gap in gaps)} 
 
 # %%
 names = ["prompt (tokens)", "TTFT (s)", "gap p50 (ms)", "gap p99 (ms)", "TTFT in gaps"]
-names += ["80 tokens without notes (s)", "80 tokens with notes (s)"]
+names += ["80 tokens without notes, by the clock (s)", "80 tokens with notes, by the clock (s)"]
 mine = [len(prompt), ttft, 1000 * p50, 1000 * p99, ttft / p50]
-mine += [sum(steady), sum(waits(fast_arrivals))]
+mine += [slow_arrivals[-1], fast_arrivals[-1]]
 show_table({"what": names, "this machine": mine})
 
 # %% [markdown]
@@ -600,8 +625,13 @@ from minipd.model.decoder import DecoderLayer
 print(inspect.getsource(DecoderLayer.forward))
 
 # %% [markdown]
-# And the engine's attention for a whole prompt. Our four steps are one call here: `is_causal` is
-# the mask, `enable_gqa` repeats the shared heads, and the division by the root of D is built in.
+# It is `mixed = attend(...)`.
+#
+# And here is the engine's attention for a whole prompt. On a processor, a prompt of middling length
+# leaves it at once for `_prompt_in_blocks`: our four steps once more, written out for blocks of
+# rows, which is quicker there. That is what ran for the first answer of this lesson. For every other
+# prompt, the short story's for one, the four steps are a single call: `is_causal` is the mask,
+# `enable_gqa` repeats the shared heads, and the division by the root of D is built in.
 
 # %%
 print(inspect.getsource(engine_attention._prompt))

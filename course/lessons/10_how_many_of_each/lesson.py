@@ -298,7 +298,7 @@ show_table(columns | {"what": [e.kind for e in events], "took (s)": paused})
 # %% [markdown]
 # The controller is not magic: it sees a need only after people have waited, it lets the worker end
 # what it holds, and a wave that is shorter than that is over before the move helps. Three brakes
-# keep it from swinging to and fro: the same need must be seen several times in a row, some time
+# keep it from swinging back and forth: the same need must be seen several times in a row, some time
 # must have passed since the last move, and the giving pool must be able to spare the worker. They
 # stand at the top of the policy, which is plain Python without a clock:
 

@@ -53,6 +53,12 @@ def _look_all_the_same(answer: Answer, num_queries: int, num_keys: int) -> bool:
     )
 
 
+def _divides_by_the_root_of_nine(answer: Answer) -> bool:
+    """D = 9: the second query fits the first key with 3 and its own with 0."""
+    rows = _shares(answer, [[0.0] * 9, [3.0] + [0.0] * 8], [[1.0] + [0.0] * 8, [0.0] * 9])
+    return isclose(rows[1][0], _first_share_at(1.0), abs_tol=1e-4)
+
+
 def _are_shares(answer: Answer) -> bool:
     return all(-1e-6 <= share <= 1 + 1e-6 for row in _rows(answer) for share in row)
 
@@ -174,6 +180,16 @@ VALUE_CHECKS = (
             "Work the last row out by hand: its scores are 4, 2 and 0 before anything else.",
             "Divided by two they are 2, 1 and 0; e to those powers is 7.39, 2.72 and 1.",
             "Scores, divide, mask, softmax along the row: four short lines.",
+        ),
+    ),
+    Check(
+        "root_of_any_d",
+        "With rows of 9 numbers the scores must be divided by 3, the root of 9.",
+        _divides_by_the_root_of_nine,
+        Hints(
+            "Which number do you divide by, and where does it come from?",
+            "The 2 was the root of the lesson's D, which was 4. Other models have another D.",
+            "Take D from the shape of q: q.shape[-1] ** 0.5 is its root.",
         ),
     ),
     Check(

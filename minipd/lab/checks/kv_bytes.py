@@ -111,7 +111,8 @@ KV_BYTES = Exercise(
                 "Who is it that shares here?",
                 "Queries are used once and never kept. Several query heads look at the notes of "
                 "one KV head, so their number does not matter (the simulator's mistake).",
-                "Use kv_heads where you use query_heads.",
+                "Use kv_heads alone: query_heads has no place in the product, and neither has "
+                "query_heads // kv_heads.",
             ),
         ),
         _grows_with("tokens"),
@@ -145,8 +146,10 @@ KV_BYTES = Exercise(
             f"For 1,000 tokens of Llama-3-8B in 16 bits it must be {REAL_BYTES:,} bytes.",
             lambda answer: isclose(float(answer(**REAL)), REAL_BYTES),
             Hints(
-                "Work the small example out by hand first.",
-                "One layer, one token, one KV head: a key and a value, each as many numbers as the "
+                "Divide the number that it must be by yours: how many times too small or too large "
+                "is it? If it came out as 16,384,000, it is 8 times too small.",
+                "Which argument is just as large as that factor? (A factor of 8 may also be bits "
+                "for bytes.) One layer, one token, one KV head: a key and a value, each as many numbers as the "
                 "head is large.",
                 "A product of six numbers: 2 and five of the arguments.",
             ),

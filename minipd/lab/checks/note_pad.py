@@ -100,6 +100,21 @@ def _fills_the_last_row(answer: Answer) -> bool:
         return False
 
 
+def _leaves_a_full_pad_alone(answer: Answer) -> bool:
+    """Three rows where there is room for two: both tensors must keep every number."""
+    import torch
+
+    keys, values = torch.ones(ROOM, 1, 2), -torch.ones(ROOM, 1, 2)
+    keys[ROOM - 2 :], values[ROOM - 2 :] = 0, 0
+    before = keys.clone(), values.clone()
+    k, v = torch.full((3, 1, 2), 7.0), torch.full((3, 1, 2), -7.0)
+    try:
+        answer(keys, values, ROOM - 2, k, v)
+    except ValueError:
+        return torch.equal(keys, before[0]) and torch.equal(values, before[1])
+    return False
+
+
 def _says_when_full(answer: Answer) -> bool:
     try:
         _Case(answer, ROOM - IN_USE + 1)
@@ -236,6 +251,17 @@ NOTE_PAD = Exercise(
                 "A token dropped in silence makes nonsense later, and PyTorch's own message about "
                 "sizes says nothing about a pad. Test before you write.",
                 "if length + len(k) > len(keys): raise ValueError(...)",
+            ),
+        ),
+        Check(
+            "full_pad_left_alone",
+            "Three new rows with room for two: the pad was written to before the ValueError.",
+            _leaves_a_full_pad_alone,
+            Hints(
+                "What does the pad hold after your error?",
+                "Whoever catches the error goes on with the pad; half of a prompt in it, or keys "
+                "without values, would be used without a word.",
+                "Test and raise first; write to keys and values only after that.",
             ),
         ),
     ),

@@ -162,7 +162,7 @@ REMOTE_PAYS = Exercise(
             lambda answer: _near(answer, RIGHT),
             Hints(
                 "Put the numbers into both sides by hand, for 1,000 tokens.",
-                "added: 4 ms + 1.6 ms; spared: 2 * (10 ms - 10 ms). At which length are they equal?",
+                "added: 4 ms + 1.6 ms; spared: 2 * (10 ms - 10 ms). Where are the two equal?",
                 "tokens = (latency + chats * step) / (chats / speed - trip of one token)",
             ),
         ),

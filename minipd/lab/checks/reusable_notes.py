@@ -56,6 +56,17 @@ REUSABLE_NOTES = Exercise(
             ),
         ),
         Check(
+            "nothing_after_a_change",
+            "Kept 1 2 3 4, new 1 9 3 4: only the first token's notes hold.",
+            lambda answer: _count(answer, [1, 2, 3, 4], [1, 9, 3, 4]) <= 1,
+            Hints(
+                "A token is the same as before. Are its notes?",
+                "Every token behind a changed one has looked at it, and from the second layer on "
+                "its keys and values are others.",
+                "Stop at the first difference; what comes after it does not count.",
+            ),
+        ),
+        Check(
             "no_note_wasted",
             "Kept 1 2 3 4, new 1 2 9 9: the notes of two tokens hold.",
             lambda answer: _count(answer, [1, 2, 3, 4], [1, 2, 9, 9]) == 2,
@@ -64,17 +75,6 @@ REUSABLE_NOTES = Exercise(
                 "The rule about the last token is no reason to give up a note when tokens behind "
                 "the difference have to pass anyway.",
                 "Limit the place of the first difference to len(new_ids) - 1; do not subtract.",
-            ),
-        ),
-        Check(
-            "nothing_after_a_change",
-            "Kept 1 2 3 4, new 1 9 3 4: only the first token's notes hold.",
-            lambda answer: _count(answer, [1, 2, 3, 4], [1, 9, 3, 4]) == 1,
-            Hints(
-                "A token is the same as before. Are its notes?",
-                "Every token behind a changed one has looked at it, and from the second layer on "
-                "its keys and values are others.",
-                "Stop at the first difference; what comes after it does not count.",
             ),
         ),
         Check(

@@ -69,7 +69,7 @@ TOKEN_PASSES = Exercise(
         ),
         Check(
             "last_token_stays_out",
-            "For an answer of one token only the prompt goes through the model: 7 of 7 tokens.",
+            "With an answer of one token, just the 7 tokens of the prompt go through.",
             lambda answer: _pair(answer, 7, 1) == [7, 7],
             Hints(
                 "After which pass is the last token known?",
