@@ -18,6 +18,7 @@ from minipd.cli_course import CourseFolder, check, quiz
 from minipd.cli_fleet import plan
 from minipd.cli_options import Dtype, JsonFile, Model
 from minipd.cli_serving import demo, run
+from minipd.cli_simulate import simulate
 from minipd.measure.outputs import probe_file
 
 app = typer.Typer(
@@ -117,7 +118,14 @@ def sheet(
 
 app.command(epilog="Example: minipd demo --json demo.json")(demo)
 app.command(epilog="Example: minipd run --mode colocated --mode disaggregated --rate 0.5")(run)
-app.command(epilog="Example: minipd plan --check-steps steps.json --json out.json")(plan)
+PLAN_EXAMPLE = (
+    "Example: minipd plan --model Llama-3.1-70B --gpu H100 --isl 4000 --osl 300 --ttft 2 "
+    "--tpot 50ms --rate 8"
+)
+app.command(epilog=PLAN_EXAMPLE)(plan)
+app.command(
+    epilog="Example: minipd simulate --prefill 2 --decode 2 --rate 40 --ttft 0.5 --tpot 0.02"
+)(simulate)
 
 
 @app.command(epilog="Example: minipd lab --folder my-course")

@@ -1,4 +1,4 @@
-"""Lesson 01's two predictions about changed keys and values: what was measured, as one of the choices.
+"""Lesson 01's two predictions about changed keys and values: what happened, as a choice.
 
 The reasons against the other choices stand here, out of sight of whoever reads the question.
 """
@@ -28,7 +28,7 @@ WHY_NOT = {
 
 
 def changed_tokens(same: Same) -> str:
-    """Which tokens got another key or value in some layer: a choice of "01.last", or their places."""
+    """Which tokens got another key or value anywhere: a choice of "01.last", or their places."""
     changed = [not all(column) for column in zip(*same, strict=True)]
     last = len(changed) - 1
     named = {
@@ -42,7 +42,7 @@ def changed_tokens(same: Same) -> str:
 
 
 def changed_layers(same: Same) -> str:
-    """In which layers tokens behind the first one changed: a choice of "01.first", or their numbers."""
+    """Layers in which tokens behind the first changed: a choice of "01.first", or numbers."""
     changed = [not all(layer[1:]) for layer in same]
     last = len(changed) - 1
     named = {

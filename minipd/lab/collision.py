@@ -5,6 +5,7 @@ Each worker does everything, reading and writing; only the order of its work cha
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
@@ -130,6 +131,7 @@ class Servers:
             threads=cores.threads,
         )
         self.cluster = Cluster(setup)
+        self.close_once = weakref.finalize(self, self.cluster.close)  # also when a cell is rerun
         self.note = " ".join(notes_of(self.cluster, cores)) or "Each has cores of its own."
         print(f"Ready. {self.note}")
 
@@ -146,7 +148,7 @@ class Servers:
 
     def close(self) -> None:
         """End both processes; nothing is left behind."""
-        self.cluster.close()
+        self.close_once()
         print("Both servers have ended.")
 
 
@@ -177,7 +179,8 @@ def trace_table(step_s: float) -> Table:
 def morning_picture(mornings: Sequence[Morning], title: str) -> Picture:
     """The workers' timelines of one run or several, one under the other."""
     runs = {morning.name: morning.run.timeline for morning in mornings}
-    return timelines_svg(runs, title, undisturbed_s=mornings[0].step_s)
+    answers = len(TRACE) if len(runs) == 1 else 4
+    return timelines_svg(runs, title, sequences=answers, undisturbed_s=mornings[0].step_s)
 
 
 def freezes_table(morning: Morning, speed: Phases) -> Table:
@@ -215,7 +218,7 @@ def mornings_table(mornings: Sequence[Morning]) -> Table:
         "way": [m.name for m in mornings],
         "longest wait of a chat (ms)": [1000 * m.longest_s for m in mornings],
         "in tokens": [m.longest_s / m.step_s for m in mornings],
-        "ITL p99 (ms)": [1000 * m.gap_s(99) for m in mornings],
+        "p99 of their gaps (ms)": [1000 * m.gap_s(99) for m in mornings],
         "documents: TTFT (s)": [mean(m.ttft_s("document")) for m in mornings],
         "question behind a document: TTFT (s)": [m.ttft_s("question")[-1] for m in mornings],
         "all done (s)": [m.duration_s for m in mornings],

@@ -135,7 +135,7 @@ def claims(swept: Swept, objectives: Mapping[str, SLO]) -> list[Claim]:
 
 
 def try_claims(
-    pace: Pace, found: Sequence[Claim], seed: int = 3, count: int = 60, seconds: float = 25.0
+    pace: Pace, found: Sequence[Claim], seed: int = 3, count: int = 60, seconds: float = 18.0
 ) -> dict[str, list[object]]:
     """Both modes of every claim on paced workers, with requests that the sweep did not see.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ GROWTH = 0.05  # of a whole reading: a surplus that grows by less may be noise
 @dataclass(frozen=True, slots=True)
 class Pieces:
     """One prompt length read in pieces of one size, beside reading it whole. Seconds of one
-    processor core, medians over rounds; `first_s` and `last_s` are single pieces of it."""
+    processor core, the quickest round; `first_s` and `last_s` are single pieces of it."""
 
     prompt_tokens: int
     piece_tokens: int
@@ -46,8 +45,9 @@ def measure_pieces(
 ) -> list[Pieces]:
     """Prompts of each length, whole and in pieces of each size beside it, taking turns.
 
-    On one thread and in processor time, which leaves out what other programs take. The shortest
-    length is read once before as warm-up.
+    On one thread and in processor time, which leaves out what other programs take; what is left
+    of them can only make a run slower, so the quickest one counts. The shortest length is read
+    once before as warm-up.
     """
     executor = Executor(model, -(-max(sizes) // BLOCK_SIZE))
     with num_threads(1):
@@ -67,16 +67,10 @@ def _measure_length(
     for _ in range(rounds):
         for size, runs in samples.items():
             runs.append(read_in_pieces(executor, tokens, size))
-    whole_s = statistics.median(sum(run) for run in samples[length])
+    best = {size: min(runs, key=sum) for size, runs in samples.items()}
+    whole_s = sum(best[length])
     return [
-        Pieces(
-            length,
-            size,
-            statistics.median(sum(run) for run in samples[size]),
-            whole_s,
-            statistics.median(run[0] for run in samples[size]),
-            statistics.median(run[-1] for run in samples[size]),
-        )
+        Pieces(length, size, sum(best[size]), whole_s, best[size][0], best[size][-1])
         for size in sizes
     ]
 

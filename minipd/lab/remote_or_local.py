@@ -34,7 +34,7 @@ CHATS, LENGTHS, ROUNDS = 4, (32, 64, 96, 128, 192, 256), 4
 CHAT_TOKENS, LONGEST_CHAT, QUIET_TOKENS = 32, 3000, 3
 SLOWER_THAN_READING = 1.5  # how many times as long a token travels as it is read
 STEPS_AWAY = 6
-STEPS, RECENT, LONG_TOKENS = 16, 40, 96
+STEPS, RECENT = 16, 40
 PATIENCE_S = 120.0
 
 
@@ -54,15 +54,13 @@ class AsTold:
 @dataclass(frozen=True, slots=True)
 class Pair:
     """One prompt, both ways. Waits until the decode worker has the first token; what all running
-    chats together lost to it. Seconds. `reading_s` and `usual_gap_s` tell the machine's speed."""
+    chats together lost to it. Seconds."""
 
     tokens: int
     local_wait_s: float
     remote_wait_s: float
     local_loss_s: float
     remote_loss_s: float
-    reading_s: float = 0.0
-    usual_gap_s: float = 0.0
 
     @property
     def added_s(self) -> float:
@@ -102,14 +100,6 @@ class Trial:
             return None
         found = median(tokens - gain / slope for tokens, gain in gains)
         return found if self.points[0][0] <= found <= self.points[-1][0] else None
-
-
-def as_it_was(server: Server, trial: Trial) -> Server:
-    """The same server with the two speeds that it had during a run, for a machine that changes."""
-    speed = median(p.tokens / p.reading_s for p in trial.pairs if p.tokens >= LONG_TOKENS)
-    step_s = median(p.usual_gap_s for p in trial.pairs)
-    sizes = server.kv_bytes_per_token, server.num_layers, server.chats
-    return measured_server(server.name, *sizes, speed, step_s)
 
 
 def measure_server(
@@ -174,7 +164,7 @@ class Experiment:
         for tokens in lengths:
             local, frozen = self._ask(tokens, names, remote=False)
             remote, undisturbed = self._ask(tokens, names, remote=True)
-            yield Pair(tokens, local, remote, frozen, undisturbed, *self._pace(names[0]))
+            yield Pair(tokens, local, remote, frozen, undisturbed)
         for name in names:
             self.cluster.cancel(name)
         while self.cluster.num_unfinished:
@@ -190,13 +180,6 @@ class Experiment:
         kinds = ("reserved", "committed") if remote else ("prefill_finished",)
         moments = [self.marks[name, kind] for kind in kinds]
         return moments[-1] - asked_s, sum(self._lost(chat, moments) for chat in chats)
-
-    def _pace(self, chat: str) -> tuple[float, float]:
-        """How long the other worker read the last prompt alone, and a chat's usual gap."""
-        name = f"prompt-{next(self._numbers) - 1}"
-        started_s = self.marks[name, "prefill_started"]
-        gaps = itertools.pairwise(self.tokens[chat][-RECENT:])
-        return self.marks[name, "prefill_finished"] - started_s, median(b - a for a, b in gaps)
 
     def _lost(self, chat: str, moments: Sequence[float]) -> float:
         """How much longer than usual a chat's gaps were in which its worker dealt with the prompt.

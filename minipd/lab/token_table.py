@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # what a decoder writes for half a character
@@ -53,14 +52,16 @@ def code_table(made: Mapping[str, Tensor]) -> dict[str, list[object]]:
     """A row for each line of code: the rows of the tensor that it makes, and their shape."""
     return {
         "code": list(made),
-        "makes": [
-            str(torch.round(x * 100).div(100).tolist())
-            if x.is_floating_point()
-            else str(x.tolist())
-            for x in made.values()
-        ],
+        "makes": [_in_words(x) for x in made.values()],
         "shape": [" x ".join(map(str, x.shape)) for x in made.values()],
     }
+
+
+def _in_words(x: Tensor) -> str:
+    """The numbers row by row, to two places."""
+    return str(
+        (x.double() * 100).round().div(100).tolist() if x.is_floating_point() else x.tolist()
+    )
 
 
 def four_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:

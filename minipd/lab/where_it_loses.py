@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from minipd.lab.goodput_sweep import Requests
-from minipd.lab.paced_runs import STAND_IN, Case, all_at_once
+from minipd.lab.paced_runs import STAND_IN, Case, all_at_once, faster
 from minipd.lab.pictures import Picture, timelines_svg
 from minipd.measure.metrics import run_metrics
 from minipd.measure.rows import TraceRow
@@ -23,6 +23,7 @@ from minipd.pools.links.emulated import Network
 from minipd.pools.paced import Pace, interpolate
 
 Side = Literal["colocated", "disaggregated"]
+LONG_READ_S = 0.6  # reading 512 tokens takes at most so long here; slower machines: fast motion
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,14 @@ def equal_rows(count: int, every_s: float, prompt: int, answer: int) -> tuple[Tr
     return tuple(TraceRow(i * every_s, prompt, answer) for i in range(count))
 
 
+def motion_of(pace: Pace) -> float:
+    """By what the cases' times are divided, so that they take as long on every machine."""
+    return max(1.0, interpolate(pace.prefill, 512) / LONG_READ_S)
+
+
 def losing_cases(pace: Pace) -> dict[str, Case]:
-    """Five, by a short name; lengths are fixed, times follow this machine's pace."""
+    """Five, by a short name; lengths are fixed, times follow this machine, in fast motion."""
+    pace = faster(pace, motion_of(pace))
     read_s, write_s = interpolate(pace.prefill, 256), interpolate(pace.decode, 2)
     alone_s = interpolate(pace.prefill, 160) + 16 * interpolate(pace.decode, 1)
     half_speed = 256 * _kv_bytes(load(STAND_IN).config) / (2 * read_s)
@@ -89,7 +96,8 @@ def _kv_bytes(config: ModelConfig) -> int:
 
 
 def try_cases(pace: Pace, cases: Mapping[str, Case]) -> dict[str, Tried]:
-    """Every case colocated and disaggregated, all at once; about a quarter of a minute."""
+    """Every case colocated and disaggregated, all at once, in fast motion; about ten seconds."""
+    pace = faster(pace, motion_of(pace))
     sides: tuple[Side, ...] = ("colocated", "disaggregated")
     runs = iter(all_at_once([(pace, side, case) for case in cases.values() for side in sides]))
     return {name: Tried(case, {side: next(runs) for side in sides}) for name, case in cases.items()}

@@ -53,7 +53,6 @@ def test_what_is_written_is_read_and_nothing_else_moves() -> None:
     assert not store.buffer[0].any()
 
 
-
 def test_bytes_are_counted_right() -> None:
     layout = KVLayout.of(CONFIG, num_blocks=5, block_size=4, dtype=torch.float16)
     store = KVStore(layout)

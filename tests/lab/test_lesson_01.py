@@ -14,7 +14,8 @@ from minipd.lab.attention_steps import (
     watch_changes,
 )
 from minipd.lab.attention_widget import AttentionView
-from minipd.lab.token_table import best_table, four_tokens, groups, token_table
+from minipd.lab.changed_notes import WHY_NOT, changed_layers, changed_tokens
+from minipd.lab.token_table import best_table, code_table, four_tokens, groups, token_table
 from minipd.model.load import load
 
 
@@ -135,3 +136,21 @@ def test_the_buttons_choose_a_change_and_go_through_the_steps():
     choices[0].click()
     assert "Step 5 of 5" in view.page.value and view.page.value != before
     assert all(b.description.startswith("Replace ") for b in choices)
+
+
+def test_what_the_predictions_reveal_is_read_off_the_measurement():
+    changes = four_changes()
+    assert changed_tokens(changes[3].same) == "Only the last one"
+    assert changed_layers(changes[0].same) == "In every layer but the first"
+    careful, without = changes[3].same, four_changes(careless)[3].same
+    assert changed_tokens(without) == "All four" in WHY_NOT["01.last"]
+    assert changed_tokens([[True] * 4 for _ in careful]) in WHY_NOT["01.last"]
+    assert changed_tokens([[True, False, True, False]]) == "Tokens [2, 4]"
+    others = [[[True] * 2] * 3, [[True, False]] * 3, [[True] * 2] * 2 + [[True, False]]]
+    assert [changed_layers(same) for same in others] == list(WHY_NOT["01.first"])
+    assert changed_layers([[True, False], [True, True], [True, True]]) == "In layers [1]"
+
+
+def test_lines_of_code_are_shown_with_the_rows_and_the_shape_of_what_they_make():
+    made = code_table({"a": torch.tensor([[0.26894, 0.73106]]), "m": torch.tensor([True])})
+    assert made["makes"] == ["[[0.27, 0.73]]", "[True]"] and made["shape"] == ["1 x 2", "1"]

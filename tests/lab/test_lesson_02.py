@@ -81,8 +81,8 @@ def test_tables_have_a_row_for_each_model():
     users, heads = kv_sizes.users_table(24, 4096), kv_sizes.heads_table()
     assert users["model"] == heads["model"] == list(MODELS)
     at = list(MODELS).index("Llama-3-8B")
-    assert (users["users"][at], heads["saved"][at]) == ("10", "4 times")
-    assert heads["saved"][list(MODELS).index("Llama-2-7B")] == "nothing"
+    assert (users["users"][at], heads["smaller by"][at]) == ("10", "4 times")
+    assert heads["smaller by"][list(MODELS).index("Llama-2-7B")] == "nothing"
     even = kv_sizes.tokens_as_large_as_weights(MODELS["SmolLM2-135M"], 4)
     assert even == 4 * 134_515_008 // 46_080
 
@@ -159,6 +159,17 @@ def test_recorded_figures_are_those_of_the_raw_file():
             assert len(without) == len(cached) == record["answer_tokens"]
     assert f"{record['kv_bytes_per_token']:,}" in fact["figures"]
     assert record["date"][:10] in fact["claim"]
+
+
+def test_a_pad_in_a_message_is_its_shape_and_the_number_of_each_row():
+    import torch
+
+    from minipd.lab.watch import short
+
+    rows = torch.arange(4.0)[:, None, None].repeat(1, 1, 2)
+    assert short((rows, 4)) == "(<shape (4, 1, 2), rows beginning with 0, 1, 2, 3>, 4)"
+    assert short(torch.tensor([[0.25, 0.75]])) == "[[0.25, 0.75]]"
+    assert short(torch.zeros(0, 1, 2)) == "<shape (0, 1, 2), empty>"
 
 
 @pytest.mark.slow

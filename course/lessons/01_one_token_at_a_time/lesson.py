@@ -224,7 +224,7 @@ v = torch.tensor([[9.0, 0, 0, 0], [0, 9, 0, 0], [0, 0, 9, 0], [0, 0, 0, 9]])  # 
 
 
 # %%
-def show_square(square, columns=[f"at '{word}'" for word in words]):
+def show_square(square, columns=tuple(f"at '{word}'" for word in words)):
     """One row for each token that looks, one column for each token that is looked at."""
     columns = {name: [f"{x:.2f}" for x in square[:, i]] for i, name in enumerate(columns)}
     show_table({"looks back": words} | columns)
@@ -436,7 +436,7 @@ longer = keys_and_values([*before_ids, *swaps * 4])
 notes = [(a, b[:4]) for old, new in zip(before, longer) for a, b in zip(old, new)]  # k, v
 moved = max(float((new - old).abs().max()) for old, new in notes)
 largest = max(float(old.abs().max()) for old, _ in notes)
-print(f"{len(before_ids)} tokens, then {len(longer[0][0])}: the earlier keys moved")
+print(f"{len(before_ids)} tokens, then {len(longer[0][0])}: earlier keys and values moved")
 print(f"by {moved:.6f} at most; the largest number in them is {largest:.1f}")
 
 # %% [markdown]

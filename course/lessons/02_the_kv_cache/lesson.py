@@ -389,8 +389,8 @@ from minipd.lab.kv_sizes import heads_table
 show_table(heads_table())
 
 # %% [markdown]
-# Sizes are those of the models' own configuration files [kv-bytes-per-token]. (In the first row,
-# SmolLM2's bytes are half of what you measured: 16 bits for a number instead of 32.) Compare Llama-2-7B
+# Sizes are those of the models' own configuration files [kv-bytes-per-token]. (SmolLM2 in
+# the first row takes half of what you measured: its numbers have half as many bits here.) Compare Llama-2-7B
 # with Llama-3-8B: about as many weights, but the newer one takes a quarter of the notes.
 #
 # It is easy to forget the sharing. A published simulator of serving systems works out the column

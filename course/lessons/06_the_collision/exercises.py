@@ -72,9 +72,7 @@ def charge_stalls(
     """All stalls, each with the reading that filled most of it."""
     ### BEGIN SOLUTION
     gaps = [
-        (who, start, end)
-        for who, times in token_s.items()
-        for start, end in zip(times, times[1:])
+        (who, start, end) for who, times in token_s.items() for start, end in zip(times, times[1:])
     ]
     usual = statistics.median(end - start for _, start, end in gaps)
     found: list[tuple[str, float, float, str]] = []

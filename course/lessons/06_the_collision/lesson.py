@@ -19,7 +19,8 @@
 # **Afterwards you can**
 #
 # - predict how long a document stops everybody else, in seconds and in tokens, before it happens;
-# - say what each order of work does, reading first, writing first or reading in pieces, and to whom;
+# - say what each order of work does, reading first, writing first or reading in pieces, and to
+#   whom;
 # - choose a token budget from measured times, and name its price;
 # - weigh two papers that contradict each other, with a measurement of your own.
 #
@@ -40,9 +41,9 @@ panel("06")
 # and prepares what they ask for, and she puts the finished plates on the tables, one plate for each
 # guest in turn. It goes well. Guests who are already eating get their next plate every few minutes.
 #
-# Then somebody hands in an order for a wedding. The slip is five pages long. The cook reads it
-# to its end, because that is how she works, and for as long as that takes no plate leaves the
-# counter. The guests who were eating look at each other. They did not order anything special.
+# Then somebody hands in an order for a wedding. The slip is five pages long. The cook reads it to
+# its end, because that is how she works, and for as long as that takes no plate leaves the counter.
+# The guests who were eating look at each other. They did not order anything special.
 #
 # - Reading the slip is **prefill**. Bringing plates is **decode**.
 # - The wedding party waits a long time for its first plate. That is its own doing: a long order.
@@ -133,8 +134,8 @@ from minipd.lab.collision import freezes_table
 show_table(freezes_table(read_first, speed))
 
 # %% [markdown]
-# On the first server a few more tokens were read than the document has: the short question had come in
-# meanwhile, and a server that reads first reads that, too, before anybody gets another token.
+# On the first server a few more tokens were read than the document has: the short question had come
+# in meanwhile, and a server that reads first reads that, too, before anybody gets another token.
 #
 # Is the agreement luck? The machine may have been slower or faster during the run than during the
 # measurement before it. So we measure the reading speed once more.
@@ -151,8 +152,8 @@ print(agreement(read_first, speed, again))
 # rule, and you could say how long strangers would wait. Nothing about the document's *content*
 # mattered, and nothing about the chats.
 #
-# **The laptop exaggerates.** A wait in tokens can be compared between machines, and here it is beside a
-# recorded run and beside eight GPUs, whose times are published [freeze-by-length].
+# **The laptop exaggerates.** A wait in tokens can be compared between machines, and here it is
+# beside a recorded run and beside eight GPUs, whose times are published [freeze-by-length].
 
 # %%
 from minipd.lab.collision import elsewhere_table
@@ -186,9 +187,9 @@ def guest(name, prompt, wanted, first_block):
 
 
 # %% [markdown]
-# One step, as in lesson 04: `picks` says which guests take part and with how many tokens. The engine's `chunk_of` asks for a token
-# only if the piece reaches the end of what the guest has; in the middle of a prompt there is no next
-# token to be had.
+# One step, as in lesson 04: `picks` says which guests take part and with how many tokens. The
+# engine's `chunk_of` asks for a token only if the piece reaches the end of what the guest has; in
+# the middle of a prompt there is no next token to be had.
 
 
 # %%
@@ -213,6 +214,15 @@ def is_done(guest):
     return len(guest.output_ids) == guest.request.sampling.max_tokens
 
 
+def timed(picks, begin):
+    start = time.perf_counter()
+    read = sum(count for g, count in picks if not g.output_ids)
+    writers = sum(1 for g, _ in picks if g.output_ids)
+    run_step(picks)
+    return StepBar(start - begin, time.perf_counter() - begin, read, writers)
+
+
+# %%
 def serve(guests, arrives_at, pick):
     log, begin = [], time.perf_counter()
     while not all(is_done(g) for g in guests):
@@ -221,15 +231,6 @@ def serve(guests, arrives_at, pick):
         writing = [g for g in here if g.output_ids]
         log.append(timed(pick(reading, writing), begin))
     return log
-
-
-# %%
-def timed(picks, begin):
-    start = time.perf_counter()
-    read = sum(count for g, count in picks if not g.output_ids)
-    writers = sum(1 for g, _ in picks if g.output_ids)
-    run_step(picks)
-    return StepBar(start - begin, time.perf_counter() - begin, read, writers)
 
 
 # %% [markdown]
@@ -302,10 +303,10 @@ show_picture(morning_picture([write_first], "The same morning, writing first"))
 
 # %% [markdown]
 # The strokes are even, and the lanes tell the price. Whoever comes while an answer is being written
-# waits until it is *complete*: the documents, the short questions, and even the second chat
-# of each server, which came two steps after the first one. That is lesson 04's static batching, by another
-# way. And if somebody always has an answer running, as on a busy server, newcomers wait for
-# ever. This is called **starvation**.
+# waits until it is *complete*: the documents, the short questions, and even the second chat of each
+# server, which came two steps after the first one. That is lesson 04's static batching, by another
+# way. And if somebody always has an answer running, as on a busy server, newcomers wait for ever.
+# This is called **starvation**.
 #
 # So there are two collisions. Reading stops writing, or writing starves reading. With one counter
 # and whole documents, you can only choose who waits.
@@ -319,12 +320,12 @@ show_table(mornings_table([read_first, write_first]))
 # ## Documents queue behind documents
 #
 # One document was a freeze. What if they keep coming? Say that documents arrive at random, all of
-# the same length, at a server that reads first. The **load** is the share of its time that it would spend
-# reading: a load of `0.8` means that on average four fifths of a document arrive in the time that it
-# takes to read one.
+# the same length, at a server that reads first. The **load** is the share of its time that it would
+# spend reading: a load of `0.8` means that on average four fifths of a document arrive in the time
+# that it takes to read one.
 #
-# Only so much is random here: the times between arrivals. That fits into a few lines of Python, with
-# no model at all. The unit of time is *one reading*.
+# Only so much is random here: the times between arrivals. That fits into a few lines of Python,
+# with no model at all. The unit of time is *one reading*.
 
 # %%
 import random
@@ -365,12 +366,16 @@ show_table(rows | {"512 tokens here (s)": [read_s * times for times in simulated
 # %% [markdown]
 # The formula is a classic, called `M/D/1`: random arrivals, equal service times, one server
 # [mdone-ttft]. With a reading time $D$ and a load $u$, the mean time until a document is read is
-# $D + D \cdot u / (2(1 - u))$. The last part is the queue. Half the time busy costs half a reading; after that it
-# climbs steeply, because a queue that has built up can only be worked off with the time to spare,
-# $1 - u$, and that goes towards nothing.
 #
-# Two consequences. A server must not be planned for a load near one. And for those who
-# *write* on a server that reads first, the load is the share of time during which they stand still.
+# $D + D \cdot \frac{u}{2(1 - u)}$
+#
+# The last part is the queue. Half the time busy costs half a reading; after that it climbs steeply,
+# because a queue that has built up can only be worked off with the time to spare, $1 - u$, and that
+# goes towards nothing. (Near a load of one, even a hundred thousand documents are too few for a
+# steady mean: the last line of the table may be some way off.)
+#
+# Two consequences. A server must not be planned for a load near one. And for those who *write* on a
+# server that reads first, the load is the share of time during which they stand still.
 
 # %% [markdown]
 # ## Reading in pieces
@@ -397,8 +402,8 @@ third_guests = guests()
 show_steps(serve(third_guests, ARRIVES, in_pieces))
 
 # %% [markdown]
-# The same executor, the same loop; only the decision is new. Nobody stands still, nobody starves: the
-# short question is read in the same step as the last piece of the document.
+# The same executor, the same loop; only the decision is new. Nobody stands still, nobody starves:
+# the short question is read in the same step as the last piece of the document.
 #
 # Before we measure what that is worth: are the answers still the same? We compare the three orders
 # with each other and with the engine, by lesson 02's rule for near ties. The engine reads in pieces
@@ -415,12 +420,13 @@ queued = [
 ]
 while engine.scheduler.has_work:
     engine.step()
+ways = {"writing first": second_guests, "pieces": third_guests, "engine": queued}
 
 # %%
 from minipd.measure.same_tokens import compare, logits_of, summarise
 
 scores = logits_of(llm.model.decoder)
-for what, others in {"writing first": second_guests, "pieces": third_guests, "engine": queued}.items():
+for what, others in ways.items():
     found = summarise(
         compare(a.request.prompt_ids, a.output_ids, b.output_ids, scores, scores)
         for a, b in zip(first_guests, others)
@@ -456,15 +462,15 @@ show_picture(morning_picture([read_first, pieces[64]], "Read at once, and in pie
 # gain in **ITL**, the inter-token latency. The price stands further right: the document's own first
 # token comes later (its **TTFT**), since every piece carries the running answers along and fetches
 # all the weights again; and the short question behind it waits as well, since prompts are read in
-# turn. The smallest budget pays most, and still its readers wait longer than
-# undisturbed: *a piece makes everybody's step longer for as long as the document lasts*. The freeze
-# has become a slow stretch. It has not gone away.
+# turn. The smallest budget pays most, and still its readers wait longer than undisturbed: *a piece
+# makes everybody's step longer for as long as the document lasts*. The freeze has become a slow
+# stretch. It has not gone away.
 
 # %% [markdown]
 # ## Choose a budget
 #
-# You can know all this beforehand. The time of a step depends on the tokens in it, and you can measure
-# that: a few passes on the cores of one server.
+# You can know all this beforehand. The time of a step depends on the tokens in it, and you can
+# measure that: a few passes on the cores of one server.
 
 # %%
 from minipd.lab.budget_dial import measure_passes, plan_steps, plan_table
@@ -476,15 +482,17 @@ rows = {"tokens in a pass": list(passes), "milliseconds": milliseconds}
 show_table(rows | {"milliseconds for each token": per_token})
 
 # %% [markdown]
-# From these times alone, the plan for a few budgets. Compare with the measured table above: the
-# plan knows nothing of the second server, of messages or of attention's share, and should still come
-# out near it.
+# From these times alone, the plan for a few budgets. Compare with the measured table above. The
+# plan is too kind: it leaves out the second server, which wants to fetch from the same memory, and
+# what attention adds late in a document. What it gets right is how the columns move against each
+# other.
 
 # %%
 show_table(plan_table([plan_steps(passes, budget) for budget in (512, 256, 64, 16)]))
 
 # %% [markdown]
-# The dial does this for any budget, with the steps as bars. Three things to try:
+# The dial does this for any budget, with the steps as bars (the scale of the seconds follows the
+# plan). Three things to try:
 #
 # - Find the largest budget with which no reader waits longer than four undisturbed steps.
 # - Take the smallest budget and raise the number of answers being written. What happens to the
@@ -509,10 +517,11 @@ print(dial_text(plan_steps(passes, budget=16, writers=8)))
 # ## Who is right?
 #
 # Two papers of the same year disagree about the price. *Sarathi-Serve*, which proposed serving in
-# pieces of this kind, found that reading in pieces of `512` tokens costs at most about a quarter more than
-# reading at once [sarathi-chunk-cost]. *DistServe*, which separates the two phases, objects: each piece must look
-# back at all pieces before it, so their keys and values are fetched from the cache again and again,
-# and that grows with the *square* of the document's length [distserve-chunk-cost].
+# pieces of this kind, found that reading in pieces of `512` tokens costs at most about a quarter
+# more than reading at once [sarathi-chunk-cost]. *DistServe*, which separates the two phases,
+# objects: each piece must look back at all pieces before it, so their keys and values are fetched
+# from the cache again and again, and that grows with the *square* of the document's length
+# [distserve-chunk-cost].
 #
 # The second is a matter of counting. A document of $N$ tokens in pieces of $c$: the second piece
 # fetches the notes of $c$ tokens, the third those of $2c$, and so on.
@@ -529,7 +538,8 @@ for length in (512, 2048, 8192):
 # Four times the length, sixteen times the fetching: DistServe counts right. But how many *seconds*
 # is that? We read documents of two lengths, whole and in pieces, taking turns. For this we use
 # `mini`, the small random model, which is fast enough for long documents; what its words are does
-# not matter here. The seconds are processor time on one core, so that other programs do not count.
+# not matter here. The seconds are processor time on one core, and the quickest of three runs, so
+# that other programs hardly count.
 
 # %%
 predict(
@@ -551,10 +561,11 @@ reveal("06.reread", 1 + by_size[2048, 64].extra, "times")
 show_table(pieces_table(measured, mini.config))
 
 # %% [markdown]
-# Two things are fetched again. With every pass come all the weights; and a piece looks back at
-# the notes of all pieces before it, which is why the last piece of a long document takes longer than
-# the first. How much of the surplus could the fetching be? The next cell takes the speed with which a step of
-# writing fetches its weights here, and counts as if nothing else were done at the same time.
+# Two things are fetched again. With every pass come all the weights; and a piece looks back at the
+# notes of all pieces before it, which is why the last piece of a long document takes longer than
+# the first. How much of the surplus could the fetching be? The next cell takes the speed with which
+# a step of writing fetches its weights here, and counts as if nothing else were done at the same
+# time.
 
 # %%
 from minipd.lab.reading_in_pieces import fetching_table, verdicts
@@ -573,15 +584,15 @@ for sentence in verdicts(measured):
 # number of tokens on a pass is no longer limited by fetching them, and these pieces lie below it.
 #
 # Then compare the two lengths. If your small pieces have a surplus that grows with the length, you
-# have seen DistServe's point in seconds. The bytes of the notes explain only a part of it. The rest is that
-# a few rows of attention over a long past keep the arithmetic less busy than a whole prompt does.
-# And the large pieces show Sarathi-Serve's point: they look back less often, they have enough rows,
-# and their surplus stays small.
+# have seen DistServe's point in seconds. The bytes of the notes explain only a part of it. The rest
+# is that a few rows of attention over a long past keep the arithmetic less busy than a whole prompt
+# does. And the large pieces show Sarathi-Serve's point: they look back less often, they have enough
+# rows, and their surplus stays small.
 #
-# So the two papers are not at odds about a fact. One says how the cost grows, the other how large it is
-# for pieces of a sensible size, and the size of the pieces decides. What neither of them disputes is
-# the other price, which you measured before: in every step that carries a piece, *all* readers wait
-# for that piece. How much that matters depends on what you promised them (lesson 09).
+# So the two papers are not at odds about a fact. One says how the cost grows, the other how large
+# it is for pieces of a sensible size, and the size of the pieces decides. What neither of them
+# disputes is the other price, which you measured before: in every step that carries a piece, *all*
+# readers wait for that piece. How much that matters depends on what you promised them (lesson 09).
 
 # %% [markdown]
 # ## What goes wrong
@@ -602,11 +613,12 @@ for morning in (read_first, pieces[64]):
     print(f"{morning.name:18} longest: {1000 * morning.longest_s:5.0f} ms")
 
 # %% [markdown]
-# A freeze is rare and long. As long as fewer than one gap in twenty is part of one, the p95 does not
-# see it; it may even prefer the server that freezes, because pieces make *many* steps a little longer.
-# In the recorded run the p95 is 121 ms for reading first and 197 ms for pieces, and the longest
-# gaps are 1,584 ms and 271 ms [gaps-recorded]. So look at the longest gaps and at a percentile that is high enough for the
-# events you fear. A mean (and TPOT is one) spreads the freeze over all tokens, until nobody can find it.
+# A freeze is rare and long. As long as fewer than one gap in twenty is part of one, the p95 does
+# not see it; it may even prefer the server that freezes, because pieces make *many* steps a little
+# longer. In the recorded run the p95 is 121 ms for reading first and 197 ms for pieces, and the
+# longest gaps are 1,584 ms and 271 ms [gaps-recorded]. So look at the longest gaps and at a
+# percentile that is high enough for the events you fear. A mean (and TPOT is one) spreads the
+# freeze over all tokens, until nobody can find it.
 #
 # **The first token after the wrong piece.** A token can be sampled after any piece. Nothing
 # crashes, and the TTFT looks wonderful:
@@ -664,8 +676,8 @@ print(f"SmolLM2-135M, {RECORDED_ON}; raw timeline: {RECORDED_FILE}")
 # %% [markdown]
 # **Where the laptop exaggerates.** The same `512` tokens cost about two tokens on eight H100 GPUs
 # [freeze-by-length], and a budget of a few hundred or thousand tokens takes little from a GPU,
-# whose passes need hundreds of tokens before arithmetic is the limit (lesson 03). The *shape* is the
-# same: a wait that grows with the document, a budget that trades it, a queue that climbs.
+# whose passes need hundreds of tokens before arithmetic is the limit (lesson 03). The *shape* is
+# the same: a wait that grows with the document, a budget that trades it, a queue that climbs.
 
 # %% [markdown]
 # ## A line for your bench sheet
@@ -675,6 +687,8 @@ from minipd.measure import sheet
 from minipd.measure.machine import describe_machine
 
 lost, budgeted = read_first.freezes[0].tokens, pieces[64].longest_s / pieces[64].step_s
+
+# %%
 kept = sheet.append(
     sheet.SheetLine(
         machine=describe_machine().summary,
@@ -724,6 +738,6 @@ quiz("06")
 # %% [markdown]
 # ## Next
 #
-# Open [the exercises](../exercises/06_the_collision.ipynb): the freeze from four numbers, a detective
-# who charges every stall to its cause, and one step under a token budget. Then lesson 07 gives the
-# cook a colleague.
+# Open [the exercises](../exercises/06_the_collision.ipynb): the freeze from four numbers, a
+# detective who charges every stall to its cause, and one step under a token budget. Then lesson 07
+# gives the cook a colleague.

@@ -62,9 +62,11 @@ check("09.1", token_times)
 # A load test was run at several request rates. `runs` gives for each rate (requests per second, all
 # workers together) the records of its requests. A record looks like one of these:
 #
-#     {"ttft_s": 0.31, "gaps_s": [0.05, 0.06, 0.21]}
-#     {"ttft_s": 0.28, "gaps_s": []}           an answer of one token
-#     {"ttft_s": None, "gaps_s": []}           failed: it never got a token
+# ```python
+# {"ttft_s": 0.31, "gaps_s": [0.05, 0.06, 0.21]}
+# {"ttft_s": 0.28, "gaps_s": []}  # an answer of one token
+# {"ttft_s": None, "gaps_s": []}  # failed: it never got a token
+# ```
 #
 # A request is *good* if its first token came within `ttft_s` seconds and none of its gaps is longer
 # than `gap_s` seconds; exactly the limit is still good. An answer of one token has no gap to

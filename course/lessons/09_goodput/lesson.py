@@ -455,6 +455,8 @@ print(f"for their first token; at a calm rate it was {percentile(first, 50):.2f}
 # - **low load**: one request at a time;
 # - **wrong ratio**: four workers, of which one reads and three write, and long prompts;
 # - **memory held twice**: each worker has room for the notes of a few answers only.
+#
+# They, too, are played in fast motion on a slow machine; what counts is the ratio of both sides.
 
 # %%
 from minipd.lab.where_it_loses import losing_cases
@@ -467,12 +469,12 @@ predict(
 )
 
 # %%
-from minipd.lab.where_it_loses import losses_table, slower, try_cases
+from minipd.lab.where_it_loses import losses_table, motion_of, slower, try_cases
 
 tried = try_cases(pace, cases)
 times = {name: slower(one) for name, one in tried.items()}
 reveal("09.loses", max(times, key=times.get))
-show_table(losses_table(tried), "Medians; paced")
+show_table(losses_table(tried), f"Medians; paced, {motion_of(pace):.1f} times fast motion")
 
 # %%
 for name, factor in times.items():
@@ -608,9 +610,15 @@ print(f"The raw figures of the recorded run: {RECORDED_FILE}")
 
 # %%
 from minipd.measure import sheet
+from minipd.measure.contest import split_cores
 from minipd.measure.machine import describe_machine
 
+threads = split_cores(2).threads  # of each worker
+
+# %%
 told = ", ".join(f"{reader}: {best}" for reader, best in by_reader.items())
+
+# %%
 kept = sheet.append(
     sheet.SheetLine(
         machine=describe_machine().summary,

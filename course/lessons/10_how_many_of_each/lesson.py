@@ -122,7 +122,9 @@ from minipd.lab.pool_ratio import matched_rate, splits, worker_rates
 
 for kind in kinds:
     reader, writer = worker_rates(pace, kind, slo.tpot_s)
-    print(f"{kind.name}: a prefill worker reads {reader:.1f}/s, a decode worker writes {writer:.1f}/s")
+    print(
+        f"{kind.name}: a prefill worker reads {reader:.1f}/s, a decode worker writes {writer:.1f}/s"
+    )
 
 # %% [markdown]
 # `worker_rates` does what the two lines above say, with straight lines between the measured sizes.
@@ -438,6 +440,8 @@ from minipd.measure import sheet
 from minipd.measure.machine import describe_machine
 
 seconds = {int(tokens): s / factor for tokens, s in pace.prefill}
+
+# %%
 line = sheet.SheetLine(
     machine=describe_machine().summary,
     model=model.name,
@@ -455,7 +459,9 @@ show_table({"prefill tok/s": [kept.prefill_tok_s], "note": [kept.note]})
 
 # %%
 print(f"For {MIX.read} tokens in and {MIX.write} out, {winner[0]}P{winner[1]}D is best here:")
-print(f"{swept[winner]:.1f} requests/s keep the promise, rate matching said {promised[winner]:.1f}.")
+print(
+    f"{swept[winner]:.1f} requests/s keep the promise, rate matching said {promised[winner]:.1f}."
+)
 docs = f"{attained(fixed, slo, DOCUMENT):.0%} to {attained(moved, slo, DOCUMENT):.0%}"
 print(f"When documents came, moving workers lifted the documents on time from {docs}.")
 

@@ -149,8 +149,8 @@ KV_BYTES = Exercise(
                 "Divide the number that it must be by yours: how many times too small or too large "
                 "is it? If it came out as 16,384,000, it is 8 times too small.",
                 "Which argument is just as large as that factor? (A factor of 8 may also be bits "
-                "for bytes.) One layer, one token, one KV head: a key and a value, each as many numbers as the "
-                "head is large.",
+                "for bytes.) One layer, one token, one KV head: a key and a value, each as many "
+                "numbers as the head is large.",
                 "A product of six numbers: 2 and five of the arguments.",
             ),
         ),

@@ -2,100 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from minipd.lab.checks.note_pad_case import IN_USE, ROOM, PadCase
 from minipd.lab.hints import Answer, Check, Exercise, Hints
-
-ROOM, IN_USE = 6, 2
-
-
-class _Case:
-    """A pad with `in_use` rows, and `new` rows to add; every row holds a number of its own.
-
-    Key rows hold 1, 2, ..., value rows -1, -2, ...; rows that nobody has written hold 0.
-    """
-
-    def __init__(self, answer: Answer, new: int, in_use: int = IN_USE) -> None:
-        import torch
-
-        def rows(first: int, count: int, sign: int) -> Any:
-            numbers = torch.arange(first, first + count, dtype=torch.float32)
-            return sign * numbers[:, None, None].repeat(1, 1, 2)  # (count, 1, 2)
-
-        self.keys, self.values = torch.zeros(ROOM, 1, 2), torch.zeros(ROOM, 1, 2)
-        self.keys[:in_use], self.values[:in_use] = rows(1, in_use, 1), rows(1, in_use, -1)
-        k, v = rows(in_use + 1, new, 1), rows(in_use + 1, new, -1)
-        self.made = answer(self.keys, self.values, in_use, k, v)
-
-    @property
-    def seen_keys(self) -> list[float]:
-        return _numbers(self.made[0])
-
-    @property
-    def seen_values(self) -> list[float]:
-        return _numbers(self.made[1])
-
-    @property
-    def length(self) -> int:
-        return int(self.made[2])
-
-    @property
-    def pad_keys(self) -> list[float]:
-        return _numbers(self.keys)
-
-
-def _numbers(rows: Any) -> list[float]:
-    """The number that each row holds."""
-    return [float(row.flatten()[0]) for row in rows]
 
 
 def _returns_three(answer: Answer) -> bool:
-    made = _Case(answer, 2).made
+    made = PadCase(answer, 2).made
     return isinstance(made, tuple) and len(made) == 3  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _keys_stay_keys(answer: Answer) -> bool:
-    case = _Case(answer, 2)
+    case = PadCase(answer, 2)
     return min(case.seen_keys) >= 0 and max(case.seen_values) <= 0
 
 
 def _keeps_earlier_rows(answer: Answer) -> bool:
-    return _Case(answer, 2).pad_keys[:IN_USE] == [1, 2]
+    return PadCase(answer, 2).pad_keys[:IN_USE] == [1, 2]
 
 
 def _writes_in_place(answer: Answer) -> bool:
-    return max(_Case(answer, 2).pad_keys) > IN_USE
+    return max(PadCase(answer, 2).pad_keys) > IN_USE
 
 
 def _leaves_no_gap(answer: Answer) -> bool:
-    return _Case(answer, 2).pad_keys[IN_USE] != 0
+    return PadCase(answer, 2).pad_keys[IN_USE] != 0
 
 
 def _notes_the_last(answer: Answer) -> bool:
-    return 4 in _Case(answer, 2).pad_keys and 3 in _Case(answer, 1).pad_keys
+    return 4 in PadCase(answer, 2).pad_keys and 3 in PadCase(answer, 1).pad_keys
 
 
 def _counts_every_token(answer: Answer) -> bool:
-    return (_Case(answer, 2).length, _Case(answer, 1).length) == (4, 3)
+    return (PadCase(answer, 2).length, PadCase(answer, 1).length) == (4, 3)
 
 
 def _returns_no_empty_rows(answer: Answer) -> bool:
-    return len(_Case(answer, 2).seen_keys) <= 4
+    return len(PadCase(answer, 2).seen_keys) <= 4
 
 
 def _returns_everything(answer: Answer) -> bool:
-    case = _Case(answer, 2)
+    case = PadCase(answer, 2)
     return case.seen_keys == [1, 2, 3, 4] and case.seen_values == [-1, -2, -3, -4]
 
 
 def _starts_empty(answer: Answer) -> bool:
-    case = _Case(answer, 3, in_use=0)
+    case = PadCase(answer, 3, in_use=0)
     return case.seen_keys == [1, 2, 3] and case.length == 3
 
 
 def _fills_the_last_row(answer: Answer) -> bool:
     try:
-        return _Case(answer, ROOM - IN_USE).seen_keys == [1, 2, 3, 4, 5, 6]
+        return PadCase(answer, ROOM - IN_USE).seen_keys == [1, 2, 3, 4, 5, 6]
     except ValueError:
         return False
 
@@ -117,7 +74,7 @@ def _leaves_a_full_pad_alone(answer: Answer) -> bool:
 
 def _says_when_full(answer: Answer) -> bool:
     try:
-        _Case(answer, ROOM - IN_USE + 1)
+        PadCase(answer, ROOM - IN_USE + 1)
     except ValueError:
         return True
     except Exception:  # another error is no sentence for whoever asked

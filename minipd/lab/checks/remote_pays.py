@@ -117,9 +117,7 @@ REMOTE_PAYS = Exercise(
         Check(
             "each_chat_gets_its_step",
             "The step that reads also gives each chat a token: take one step off each stall.",
-            lambda answer: _is_not(
-                answer, _at(GAIN - 1.6e-6, 0.004), _at(GAIN - 1.6e-6, 0.014)
-            ),
+            lambda answer: _is_not(answer, _at(GAIN - 1.6e-6, 0.004), _at(GAIN - 1.6e-6, 0.014)),
             Hints(
                 "How long would a chat have waited for its next token anyway?",
                 "Each chat loses the reading time less one step, and there are several chats.",

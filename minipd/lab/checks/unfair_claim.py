@@ -92,8 +92,9 @@ UNFAIR_CLAIM = Exercise(
         Check(
             "alike_is_not_fair",
             "Both runs found their prompts in a cache, and you let them pass.",
-            lambda answer: CACHED
-            in _found(answer, {"computed_tokens": 100}, {"computed_tokens": 100}),
+            lambda answer: (
+                CACHED in _found(answer, {"computed_tokens": 100}, {"computed_tokens": 100})
+            ),
             Hints(
                 "Are two runs that are equally wrong a proof?",
                 "Where nothing is read, nothing shows what reading elsewhere costs.",
