@@ -7,6 +7,7 @@ ask the same ones. Each answer carries its reason for the timeline.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Literal, Protocol
 
 
@@ -41,13 +42,17 @@ class Router(Protocol):
     ) -> Route: ...
 
 
+_RUNNING = attrgetter("num_running", "queued_prefill_tokens")
+_QUEUED = attrgetter("queued_prefill_tokens", "num_running")
+
+
 def least_running(loads: list[WorkerLoad]) -> WorkerLoad:
-    return min(loads, key=lambda load: (load.num_running, load.queued_prefill_tokens))
+    return min(loads, key=_RUNNING)
 
 
 def shortest_queue(loads: list[WorkerLoad]) -> WorkerLoad:
     """Join the shortest queue, counted in prompt tokens (Splitwise, arXiv:2311.18677)."""
-    return min(loads, key=lambda load: (load.queued_prefill_tokens, load.num_running))
+    return min(loads, key=_QUEUED)
 
 
 @dataclass(slots=True)

@@ -126,8 +126,8 @@ def test_checks_and_exercise_notebooks_hold_no_solution():
         bodies = _function_bodies(solution)
         assert len(bodies) >= 2
         for body in bodies:
-            assert any(line not in shown for line in body), body
-            assert sum(line in checks for line in body) <= len(body) / 2, body
+            assert len(body) == 1 or any(line not in shown for line in body), body
+            assert sum(line in checks for line in body) <= max(1, len(body) / 2), body
         assert "import solutions" not in checks and "/solutions" not in checks + shown
 
 
