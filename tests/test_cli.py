@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,6 +40,20 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     room("minipd.lab.run", "run_plan")
     sys.modules["minipd.lab.run"].Plan = lambda **asked: asked  # type: ignore[attr-defined]
     room("minipd.fleet.check_steps", "run_check_steps")
+    from minipd.fleet.plan_command import Asked
+    from minipd.fleet.simulate_command import run_stats
+
+    room("minipd.fleet.plan_command", "run_plan")
+    planning = sys.modules["minipd.fleet.plan_command"]
+    recorded = planning.run_plan
+
+    def planned(*arguments):
+        recorded(*arguments)
+        return SimpleNamespace(best=True)
+
+    planning.run_plan, planning.Asked = planned, Asked  # type: ignore[attr-defined]
+    room("minipd.fleet.simulate_command", "run_simulate")
+    sys.modules["minipd.fleet.simulate_command"].run_stats = run_stats  # type: ignore[attr-defined]
     room("minipd.lab.launch", "launch")
     room("minipd.lab.check", "run_check")
     room("minipd.lab.quiz_terminal", "run_quiz")
@@ -106,7 +120,8 @@ def test_examples_in_the_help_are_accepted(calls, monkeypatch):
         "show_sheet",
         "run_demo",
         "run_plan",
-        "run_check_steps",
+        "run_plan",
+        "run_simulate",
         "launch",
         "run_check",
         "export_quiz",

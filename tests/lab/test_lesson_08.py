@@ -155,7 +155,8 @@ def test_the_recorded_figures_come_from_their_files():
     written = {f"{staged / direct:.1f}", f"{through_socket / direct:.1f}"}
     written |= {f"{min(senders['both_s']) / senders['alone_s']:.1f}"}
     for run in raw["break_even"]:
-        written |= {f"{run['predicted_tokens']:.0f}", f"{run['measured_tokens']:.0f}"}
+        found = [run["predicted_tokens"], run["measured_tokens"]]  # None: no crossing was seen
+        written |= {f"{tokens:.0f}" for tokens in found if tokens is not None}
     assert written <= set(FACTS["lesson-08-recorded"].figures)
 
 

@@ -301,6 +301,8 @@ def hand_over(prompt, cable, layer_by_layer):
 story = "The night watchman counted every lamp on the long bridge and wrote down its number. "
 prompt = llm.model.tokenizer.encode(story * 12)[:192]
 read(prompt, NotePad())  # warm-up
+
+# %%
 start, stayed = time.monotonic(), NotePad()
 first_here = first_token(read(prompt, stayed))
 reading_s = time.monotonic() - start
@@ -728,7 +730,9 @@ print(f"Break-even with {chats} chats: predicted {expected} tokens, measured {fo
 
 # %% [markdown]
 # And recorded elsewhere, on a virtual machine with two cores of an Intel Xeon on 29 November 2026,
-# while other programs were running (raw file: `benchmarks/raw/lesson_08.json`) [lesson-08-recorded].
+# while other programs were running (raw file: `benchmarks/raw/lesson_08.json`) [lesson-08-recorded]:
+# a staged copy took 2.1 times the processor time, two senders took 2.0 times as long, and break-even
+# was predicted at 98 tokens and measured at 156 in one run; in another, disturbed one it was not found.
 #
 # The transfer eats the gain when prompts are short, when few people are waiting for their next token,
 # or when the cable carries a token more slowly than all of them together would wait for its reading.
