@@ -108,7 +108,7 @@ def results_table(runs: dict[str, ModeRun]) -> Table:
     for mode in runs:
         shown.add_column(mode, justify="right")
     columns = [_figures(run.result) for run in runs.values()]
-    for name in columns[0]:
+    for name in dict.fromkeys(name for column in columns for name in column):
         shown.add_row(name, *(column.get(name, "-") for column in columns))
     return shown
 

@@ -147,10 +147,13 @@ class PointTimer:
                 raise ValueError(f"A timer needs two or more rising {name} points, got {points}.")
 
     def seconds(self, reads: Sequence[Read], sequences: int, context: int) -> float:
-        total = sum(self._read_s(read) for read in reads)
+        longer = [read for read in reads if read.new > 1]
+        total = sum(self._read_s(read) for read in longer)
+        sequences += len(reads) - len(longer)  # a piece of one token runs like a decode
+        context += sum(read.start for read in reads if read.new == 1)
         if sequences:
             total += self.decode_line(sequences, context).first_s
-            total -= self.shared_s if reads else 0.0
+            total -= self.shared_s if longer else 0.0
         return max(0.0, total)
 
     def _read_s(self, read: Read) -> float:

@@ -24,7 +24,7 @@ from minipd.measure.machine import pinned
 from minipd.measure.phases import MinipdEngine, random_tokens
 from minipd.measure.stopwatch import num_threads
 from minipd.model.load import LoadedModel, load
-from minipd.pools.cluster import Cluster, Setup
+from minipd.pools.cluster import Cluster, ClusterError, Setup
 from minipd.pools.links.emulated import Network
 from minipd.request import Request, SamplingParams
 from minipd.sched.router import Route, WorkerLoad
@@ -103,16 +103,16 @@ class Trial:
 
 
 def measure_server(
-    model: LoadedModel, cores: Cores, chats: int = CHATS, repetitions: int = 5
+    model: LoadedModel, cores: Cores, chats: int = CHATS, repetitions: int = 6
 ) -> Server:
-    """Reading speed and decode step of one worker alone, on its own cores; medians."""
+    """Reading speed and decode step of one worker alone; medians over both workers' cores."""
     engine, tokens = MinipdEngine(model, 256, chats), random_tokens(model.config.vocab_size, 256)
-    with pinned(cores.cpus[0] if cores.cpus else None), num_threads(cores.threads):
-        engine.prefill(tokens)
-        times = [
-            (engine.prefill(tokens), engine.decode(tokens[:STEPS], chats) / STEPS) for _ in range(5)
-        ]
-    reading, steps = zip(*times)
+    times: list[tuple[float, float]] = []
+    for number in range(1 + repetitions):  # the first one warms up
+        with pinned(cores.cpus[number % 2] if cores.cpus else None), num_threads(cores.threads):
+            reading_s = engine.prefill(tokens)
+            times.append((reading_s, engine.decode(tokens[:STEPS], chats) / STEPS))
+    reading, steps = zip(*times[1:])
     config = model.config
     kv_bytes, layers = config.kv_bytes_per_token(4), config.num_layers
     return measured_server(
@@ -150,10 +150,14 @@ class Experiment:
         return name
 
     def _wait(self, name: str, count: int) -> None:
-        """Until a request has `count` more tokens than now."""
+        """Until a request has `count` more tokens than now; raises `ClusterError`."""
         goal, give_up = len(self.tokens.get(name, [])) + count, time.monotonic() + PATIENCE_S
-        while len(self.tokens.get(name, [])) < goal and time.monotonic() < give_up:
+        while len(self.tokens.get(name, [])) < goal:
             self.cluster.poll(0.002)
+            if time.monotonic() > give_up:
+                raise ClusterError(
+                    f"{name} got no token for {PATIENCE_S:.0f} s; close other programs, run again."
+                )
 
     def pairs(self, lengths: Sequence[int], chats: int) -> Iterator[Pair]:
         """One round: fresh chats, then every length both ways; the chats are cancelled after it."""

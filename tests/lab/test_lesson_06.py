@@ -107,7 +107,9 @@ def test_agreement_tells_a_bad_forecast_from_a_shaky_machine():
     assert "within a quarter" in collision.agreement(made, speed, 81.0)
     off = collision.agreement(made, Phases(160.0, 1.0), 160.0)
     assert "off by more than a quarter" in off
-    assert "Indicative only" in collision.agreement(made, speed, 120.0)
+    assert "changed by a factor of 1.50" in collision.agreement(made, speed, 120.0)
+    crowded = collision.agreement(made, Phases(80.0, 2.5), 80.0)
+    assert "Indicative only" in crowded and "2.5 times as long as alone" in crowded
 
 
 @pytest.mark.slow
