@@ -78,7 +78,8 @@ def record_of(samples: list[Point]) -> dict[str, Any]:
 
 def measure(names: list[str], rounds: int) -> dict[str, Any]:
     record: dict[str, Any] = {"machine": describe_machine().to_dict(), "links": {}, "missing": {}}
-    folder = tempfile.mkdtemp(prefix="minipd-")
+    memory = Path("/dev/shm")  # where a real cluster shares its stores, if the system has it
+    folder = tempfile.mkdtemp(prefix="minipd-", dir=memory if memory.is_dir() else None)
     try:
         with progress_bar() as bar:
             for name in names:

@@ -2,9 +2,10 @@
 
     python benchmarks/paced.py --json benchmarks/raw/paced.json
 
-measures this machine's step times, serves the demo's trace on real workers and on paced ones, and
-compares medians of time to first token, of gaps between tokens and the throughput. Exits with 1
-when one of them is more than 10 % off.
+serves the demo's trace on real workers and on paced ones, and compares medians of time to first
+token, of gaps between tokens and the throughput. The paced ones keep step times that were measured
+before and after the real run, so that a machine whose speed drifts is met in its middle. Exits with
+1 when a figure is more than 10 % off.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from minipd.measure.report import write_json
 from minipd.measure.rows import reshape
 from minipd.measure.summary import RunSummary
 from minipd.model.load import load
-from minipd.pools.cluster import Cluster
+from minipd.pools.cluster import Cluster, Setup
+from minipd.pools.paced import Pace
 
 BAR = 0.10
+Points = tuple[tuple[float, float], ...]
 
 
 def figures(summary: RunSummary) -> dict[str, float]:
@@ -36,6 +39,16 @@ def figures(summary: RunSummary) -> dict[str, float]:
     }
 
 
+def between(one: Pace, other: Pace) -> Pace:
+    """The mean of two measurements at the same points."""
+
+    def mean(a: Points, b: Points) -> Points:
+        return tuple((x, (s + t) / 2) for (x, s), (_, t) in zip(a, b, strict=True))
+
+    slope = (one.per_context_token_s + other.per_context_token_s) / 2
+    return Pace(mean(one.prefill, other.prefill), mean(one.decode, other.decode), slope)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="smollm2-135m")
@@ -44,13 +57,17 @@ def main() -> int:
     model, cores = load(options.model), split_cores(2)
     rows, _ = reshape(demo_rows(), time_factor=measure_phases(model, cores).time_factor)
     requests = requests_of(rows, model.config, model.eos_ids)
-    pace = measure_pace(model, cores)
     setup = fair_pair(model, requests, cores)
-    found: dict[str, dict[str, float]] = {}
-    for name, this in (("real", setup), ("paced", replace(setup, pace=pace))):
-        with Cluster(this) as cluster:
+
+    def served(setup: Setup) -> dict[str, float]:
+        with Cluster(setup) as cluster:
             outcome = hold(cluster, [DISAGGREGATED], requests, keep=None)["disaggregated"]
-        found[name] = figures(outcome.summary)
+        return figures(outcome.summary)
+
+    before = measure_pace(model, cores)
+    found = {"real": served(setup)}
+    pace = between(before, measure_pace(model, cores))
+    found["paced"] = served(replace(setup, pace=pace))
     ratios = {name: found["paced"][name] / value for name, value in found["real"].items()}
     worst = max(abs(ratio - 1) for ratio in ratios.values())
     for name, ratio in ratios.items():

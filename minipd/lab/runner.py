@@ -98,6 +98,7 @@ def _end(child: subprocess.Popen[bytes], family: str) -> None:
                 process.kill()
         if not left:
             return
+        psutil.wait_procs(left, timeout=0.5)  # no child of ours: nobody tells us when it has gone
 
 
 def _family(family: str) -> Iterator[psutil.Process]:

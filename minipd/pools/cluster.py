@@ -212,9 +212,15 @@ class Cluster:
     def audit(self) -> dict[str, int]:
         """Blocks in use on every worker that is there; all 0 when nothing runs."""
         self._answers.clear()
-        for name in self.supervisor.started:
-            self.supervisor.handles[name].submit(m.Audit())
-        self._until(lambda: self._answers.keys() >= self.supervisor.started.keys())
+        handles = self.supervisor.handles
+        asked = {name: handles[name] for name in self.supervisor.started}
+        for handle in asked.values():
+            handle.submit(m.Audit())
+        # Not `started`: a worker whose next life begins meanwhile was not asked, one that died
+        # will not answer.
+        self._until(
+            lambda: all(n in self._answers or handles.get(n) is not h for n, h in asked.items())
+        )
         return {n: a.used_blocks for n, a in self._answers.items() if isinstance(a, m.Audited)}
 
     def _emit(self, event: Event) -> None:

@@ -1,5 +1,6 @@
 """Learner code that misbehaves: it is ended with all it started, and told in one sentence."""
 
+import contextlib
 import json
 import os
 import time
@@ -36,7 +37,14 @@ def judged(tmp_path, *cells, limit=60.0):
 
 
 def gone(pid):
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    """Ended, or ending: a process that was killed still has to give back its memory."""
+    for _ in range(200):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).status() not in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}:
+                time.sleep(0.05)
+                continue
+        return True
+    return False
 
 
 LEAVE_BEHIND = {

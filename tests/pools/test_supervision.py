@@ -255,6 +255,34 @@ def test_a_worker_that_crashes_once(
     assert run.leaked_blocks  # of those that are there at its end
 
 
+def test_an_audit_waits_for_nobody_who_starts_meanwhile(
+    start: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """worker-1 answers only after worker-0's next life has begun, which nobody has asked."""
+    cluster = start()
+    cluster._died("worker-0", "for this test")
+    handle, kept = cluster.supervisor.handles["worker-1"], list[m.FromWorker]()
+    poll = handle.poll
+
+    def answers_late() -> list[m.FromWorker]:
+        kept.extend(poll())
+        if "worker-0" not in cluster.supervisor.started:
+            return []
+        told = list(kept)
+        kept.clear()
+        return told
+
+    monkeypatch.setattr(handle, "poll", answers_late)
+    monkeypatch.setattr("minipd.pools.cluster.Cluster._until", in_time(Cluster._until))
+    assert cluster.audit() == {"worker-1": 0}
+    assert set(cluster.audit()) == {"worker-0", "worker-1"}
+
+
+def in_time(until: Callable[..., None]) -> Callable[..., None]:
+    """The same waiting, with a shorter patience than that of a whole start."""
+    return lambda cluster, done: until(cluster, done, 60.0)
+
+
 def test_a_worker_that_crashes_again_and_again(
     start: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
