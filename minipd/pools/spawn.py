@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # a worker process sets its cores before it imports torch
     from minipd.pools.paced import Pace
 
 SILENT_S = 30.0  # a worker process whose heart has not beaten for so long is taken for dead
+SILENT_AT_START_S = 150.0  # torch's libraries may come from a slow disk, and hold all threads still
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class ProcessWorker:
         pickled = pickle.dumps(spec)  # opened only after the cores are set: it imports torch
         self._beat = context.Value("d", time.monotonic(), lock=False)  # one clock for all processes
         self._asked_s = self._since_s = time.monotonic()
+        self._has_spoken = False
         args = (spec.cpus, spec.threads, pickled, theirs, self._beat)
         self.process = context.Process(target=process_main, args=args, name=spec.name, daemon=True)
         self.process.start()
@@ -103,6 +105,7 @@ class ProcessWorker:
         with contextlib.suppress(EOFError, OSError):  # also where it died in the middle of a word
             while self._connection.poll():
                 received.append(self._connection.recv())
+                self._has_spoken = True  # so it has started
         return received
 
     @property
@@ -112,7 +115,8 @@ class ProcessWorker:
         if now - self._asked_s > SILENT_S / 2:  # nobody asked: we, and it, may have been stopped
             self._since_s = now
         self._asked_s = now
-        return self.process.is_alive() and now - max(self._beat.value, self._since_s) < SILENT_S
+        patience_s = SILENT_S if self._has_spoken else SILENT_AT_START_S
+        return self.process.is_alive() and now - max(self._beat.value, self._since_s) < patience_s
 
     @property
     def waitables(self) -> list[Any]:

@@ -25,7 +25,7 @@ from minipd.pools.cluster import Cluster, ClusterError, Run, Setup
 from minipd.pools.links.direct import SameProcess, SharedMemory
 from minipd.pools.links.emulated import Network
 from minipd.pools.loop import serve
-from minipd.pools.spawn import SILENT_S, ProcessWorker, WorkerSpec
+from minipd.pools.spawn import SILENT_AT_START_S, SILENT_S, ProcessWorker, WorkerSpec
 from minipd.pools.supervisor import MAX_RESTARTS, RESTART_WINDOW_S, Supervisor
 from minipd.request import Request
 from minipd.timeline import TERMINAL_KINDS, Event
@@ -429,8 +429,11 @@ def test_restarts_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None
         assert is_given_up == (n == MAX_RESTARTS - 1)
 
 
+@pytest.mark.parametrize(
+    ("has_spoken", "patience_s"), [(True, SILENT_S), (False, SILENT_AT_START_S)]
+)
 def test_a_pause_of_the_coordinator_is_no_silence_of_a_worker(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, has_spoken: bool, patience_s: float
 ) -> None:
     """A closed laptop stops both; the worker gets its time to beat again."""
     now = [100.0]
@@ -438,14 +441,15 @@ def test_a_pause_of_the_coordinator_is_no_silence_of_a_worker(
     worker.process = SimpleNamespace(is_alive=lambda: True)  # type: ignore[assignment]
     worker._beat = SimpleNamespace(value=100.0)
     worker._asked_s = worker._since_s = 100.0
+    worker._has_spoken = has_spoken
     monkeypatch.setattr("minipd.pools.spawn.time", SimpleNamespace(monotonic=lambda: now[0]))
     now[0] += 3600.0
     assert worker.is_alive
-    for _ in range(40):
+    for _ in range(200):
         now[0] += 1.0
         if not worker.is_alive:
             break
-    assert now[0] == 3700.0 + SILENT_S  # and no more than that, if it is really hung
+    assert now[0] == 3700.0 + patience_s  # and no more than that, if it is really hung
 
 
 @posix
