@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from minipd.cli_options import JsonFile
+from minipd.cli_options import JsonFile, refusals
 from minipd.measure.outputs import probe_file, probe_folder
 
 
@@ -68,18 +68,20 @@ def plan(
     """Plan a fleet: the cheapest GPUs that keep your SLOs, and whether to split prefill off.
 
     Tries tensor, pipeline and expert parallelism, batches and numbers of workers, with both phases
-    on each worker and with a pool for each. Exit code 1 when nothing keeps the SLOs; then the
-    nearest ones are shown.
+    on each worker and with a pool for each. Exit code 1 when nothing keeps the SLOs (then the
+    nearest ones are shown), 2 when the input cannot be used.
 
     --check-steps FILE shows how far the model of step times is from measured ones. Devices it has
     factors for use those; for any other device, each row is predicted from the file's other rows.
     """
-    probe_file(json_path)
-    probe_folder(export)
+    with refusals():
+        probe_file(json_path)
+        probe_folder(export)
     if check_steps is not None:
         from minipd.fleet.check_steps import run_check_steps
 
-        typer.echo(run_check_steps(check_steps, json_path))
+        with refusals():
+            typer.echo(run_check_steps(check_steps, json_path))
         return
     given = {
         "--model": model,
@@ -90,7 +92,7 @@ def plan(
         "--tpot": tpot,
         "--rate": rate,
     }
-    missing = [name for name, value in given.items() if value is None]
+    missing = [name for name, value in given.items() if value is None or value == ""]
     if missing:
         raise typer.BadParameter(
             f"give {', '.join(missing)} too (or --check-steps FILE); `minipd plan --help` has an "
@@ -120,5 +122,7 @@ def plan(
         compare,
         export,
     )
-    if run_plan(asked, json_path).best is None:
+    with refusals():
+        found = run_plan(asked, json_path)
+    if found.best is None:
         raise typer.Exit(1)

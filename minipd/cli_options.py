@@ -1,11 +1,16 @@
-"""Options that several commands share."""
+"""Options that several commands share, and how a command refuses bad input."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+from minipd.measure.outputs import OutputError
 
 JsonFile = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Also write raw samples as JSON.")
@@ -18,3 +23,16 @@ Network = Annotated[
     str | None,
     typer.Option(help="Emulated: nvlink4, ib400, efa400, roce100, eth25, eth10, eth1 or B/s:s."),
 ]
+
+
+@contextmanager
+def refusals() -> Generator[None]:
+    """Bad input ends the command with one sentence and exit code 2, as a misspelt option does."""
+    try:
+        yield
+    except (ValueError, OutputError) as error:
+        is_ours = type(error).__module__.startswith("minipd.")
+        if not is_ours or os.environ.get("MINIPD_DEBUG") == "1":
+            raise
+        typer.echo(f"minipd: {error}", err=True)
+        raise typer.Exit(2) from error

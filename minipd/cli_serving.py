@@ -67,7 +67,7 @@ def run(
     ] = False,
     network: Network = None,
     router: Annotated[
-        str, typer.Option(help="remote, local, threshold, cost, round_robin or length.")
+        str, typer.Option(help="remote, local, threshold, cost, round_robin, length, prefix.")
     ] = "default",
     local_tokens: Annotated[
         int, typer.Option(min=0, help="Prompts up to this stay local (threshold, length).")
@@ -81,6 +81,18 @@ def run(
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Bit-equal logits in every mode; slower.")
     ] = False,
+    kv_tokens: Annotated[
+        int | None, typer.Option(help="KV a worker's cache holds; the whole trace if not given.")
+    ] = None,
+    host_kv: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Host memory for KV per worker, like 512MB.")
+    ] = None,
+    disk_kv: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for KV that host memory has no room.")
+    ] = None,
+    disk_kv_size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Of each worker's files; 1 GiB if not given.")
+    ] = None,
     pictures: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Save timelines and plots here.")
     ] = None,
@@ -120,5 +132,9 @@ def run(
         tpot_s=tpot,
         rebalance=rebalance,
         deterministic=deterministic,
+        kv_tokens=kv_tokens,
+        host_kv=host_kv,
+        disk_kv=disk_kv,
+        disk_kv_size=disk_kv_size,
     )
     run_plan(plan, json_path, pictures)

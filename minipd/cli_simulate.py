@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from minipd.cli_options import JsonFile
+from minipd.cli_options import JsonFile, refusals
 from minipd.measure.outputs import probe_file
 
 
@@ -28,13 +28,13 @@ def simulate(
         str, typer.Option(help="Name, like Llama-3.1-70B, or path of a config.json.")
     ] = "Llama-3.1-8B",
     gpu: Annotated[str, typer.Option(help="Name, like H100.")] = "H100",
-    tp: Annotated[int, typer.Option(min=1, help="Devices that share each matrix.")] = 1,
-    pp: Annotated[int, typer.Option(min=1, help="Pipeline stages.")] = 1,
-    ep: Annotated[int, typer.Option(min=1, help="Devices that share the experts.")] = 1,
+    tp: Annotated[int, typer.Option(min=1, max=4096, help="Devices that share each matrix.")] = 1,
+    pp: Annotated[int, typer.Option(min=1, max=4096, help="Pipeline stages.")] = 1,
+    ep: Annotated[int, typer.Option(min=1, max=4096, help="Devices that share the experts.")] = 1,
     decode_gpu: Annotated[str | None, typer.Option(help="Of decode workers, if another.")] = None,
-    decode_tp: Annotated[int | None, typer.Option(min=1, help="Likewise.")] = None,
-    decode_pp: Annotated[int | None, typer.Option(min=1, help="Likewise.")] = None,
-    decode_ep: Annotated[int | None, typer.Option(min=1, help="Likewise.")] = None,
+    decode_tp: Annotated[int | None, typer.Option(min=1, max=4096, help="Likewise.")] = None,
+    decode_pp: Annotated[int | None, typer.Option(min=1, max=4096, help="Likewise.")] = None,
+    decode_ep: Annotated[int | None, typer.Option(min=1, max=4096, help="Likewise.")] = None,
     prefill: Annotated[int, typer.Option(min=0, help="Prefill workers (x of xPyD).")] = 1,
     decode: Annotated[int, typer.Option(min=0, help="Decode workers (y of xPyD).")] = 1,
     workload: Annotated[
@@ -64,7 +64,7 @@ def simulate(
         float, typer.Option(help="Bytes/s of one wire that all hand-offs share.")
     ] = math.inf,
     router: Annotated[
-        str, typer.Option(help="remote, local, threshold, round_robin or length.")
+        str, typer.Option(help="remote, local, threshold, round_robin, length or prefix.")
     ] = "default",
     local_tokens: Annotated[
         int, typer.Option(min=0, help="Prompts up to this stay local (threshold, length).")
@@ -97,7 +97,8 @@ def simulate(
     of `plan`. --stats describes the requests instead: how many, how often, how long, and what share
     of the prompts a perfect prefix cache would save.
     """
-    probe_file(json_path)
+    with refusals():
+        probe_file(json_path)
     from minipd.fleet.simulate_asked import Asked, PoolAsked
     from minipd.fleet.simulate_command import run_simulate, run_stats
     from minipd.fleet.sources import Reshaping
@@ -137,4 +138,5 @@ def simulate(
         down_s=down,
         rebalance=rebalance,
     )
-    (run_stats if stats else run_simulate)(asked, json_path)
+    with refusals():
+        (run_stats if stats else run_simulate)(asked, json_path)

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minipd.cache.allocator import BlockAllocator
+from minipd.cache.books import ALWAYS, FetchPolicy
 from minipd.cache.store import KVLayout, fit_num_blocks, free_bytes, require_room
+from minipd.cache.tier_sizes import TierError, TierSizes
+from minipd.cache.tiers import KVTiers
 from minipd.engine.executor import Executor
 from minipd.engine.text import TextStream
 from minipd.engine.worker import Worker
@@ -62,6 +65,8 @@ class LLM:
 
     Threads may share one: they take turns step by step, and their requests run together. Ctrl-C
     leaves neither requests nor blocks behind: it is let in only while a step is computed.
+    `host_kv_bytes` of host memory and the folder `disk_kv` keep KV that the cache has no room for;
+    `fetch` says when it is worth bringing back (by default, always).
     """
 
     def __init__(
@@ -75,7 +80,17 @@ class LLM:
         limits: Limits = Limits(),
         deterministic: bool = False,
         policy: type[Scheduler] = PrefillFirst,
+        host_kv_bytes: int = 0,
+        disk_kv: str | Path | None = None,
+        disk_kv_bytes: int | None = None,
+        fetch: FetchPolicy = ALWAYS,
     ) -> None:
+        sizes = TierSizes(host_kv_bytes, disk_kv, disk_kv_bytes, fetch)
+        if sizes and deterministic:
+            raise TierError(
+                "deterministic=True reuses no KV, so that there is nothing to fetch: leave "
+                "host_kv_bytes and disk_kv out."
+            )
         is_loaded = isinstance(model, LoadedModel)
         self.model = model if is_loaded else load(model, device, dtype)
         weights = self.model.decoder.head
@@ -86,15 +101,19 @@ class LLM:
             )
         layout = KVLayout.of(self.model.config, num_kv_blocks, block_size, weights.dtype)
         require_room(layout, weights.device)
+        self.executor = Executor(self.model, num_kv_blocks, block_size, deterministic=deterministic)
+        tiers = None
+        if sizes:
+            tiers = KVTiers(self.executor.store, self.model.fingerprint, sizes, time.monotonic)
         allocator = BlockAllocator(
             num_kv_blocks,
             block_size,
             prefix_reuse=not deterministic,
             prefer_runs=weights.device.type == "cpu",
+            books=tiers.books if tiers is not None else None,
         )
-        self.executor = Executor(self.model, num_kv_blocks, block_size, deterministic=deterministic)
         self.scheduler = policy("worker", allocator, limits, self.model.eos_ids, self._check_stop)
-        self.worker = Worker(self.executor, self.scheduler, time.monotonic)
+        self.worker = Worker(self.executor, self.scheduler, time.monotonic, tiers)
         self.timeline: list[Event] = []
         self._texts: dict[str, TextStream] = {}
         self._num_requests = 0

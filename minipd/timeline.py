@@ -23,6 +23,9 @@ EventKind = Literal[
     "handoff_failed",  # prefill worker: target, reason
     "committed",  # decode worker: bytes, verify_s
     "handoff_refused",  # decode worker: reason
+    "kv_evicted",  # worker: tier it goes to (host, disk), tokens, bytes, seconds
+    "kv_fetched",  # worker: tier it comes from, tokens, bytes, seconds; for this request
+    "kv_lost",  # worker: tier that could not take or give it, tokens, reason
     "preempted",  # worker: cached_tokens given up
     "finished",  # terminal: reason eos | length | stop, output_tokens
     "cancelled",  # terminal: reason cancelled | deadline, output_tokens

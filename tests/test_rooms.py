@@ -18,6 +18,7 @@ WITHOUT_TENSORS = [
     "minipd.request",
     "minipd.timeline",
     "minipd.cache.allocator",
+    "minipd.cache.books",
     "minipd.engine.batch",
     "minipd.sched.*",
     "minipd.measure.metrics",

@@ -2,7 +2,8 @@
 
 A block holds `block_size` tokens. A sequence owns a list of block ids, its block table. Full blocks
 carry a hash of all tokens up to their end, so that a later prompt with the same beginning can share
-them. A block nobody uses keeps its hash until it is needed for something else, oldest first.
+them. A block nobody uses keeps its hash until it is needed for something else, oldest first; then a
+tier below the device may take it in (`minipd.cache.books`) and bring it back.
 """
 
 from __future__ import annotations
@@ -10,20 +11,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from hashlib import blake2b
 
-from minipd.request import Sequence, is_whole_number, shown
-
-
-class CacheSizeError(ValueError):
-    """A number of blocks, or a block size, that no cache can have."""
-
-
-def check_sizes(num_blocks: int, block_size: int) -> None:
-    """Refuse anything but whole numbers from 1; raises `CacheSizeError`."""
-    if not all(is_whole_number(size) and size >= 1 for size in (num_blocks, block_size)):
-        raise CacheSizeError(
-            f"A cache needs blocks: got {shown(num_blocks)} of {shown(block_size)} tokens; give "
-            "two whole numbers from 1."
-        )
+from minipd.cache.books import TierBooks
+from minipd.cache.sizes import CacheSizeError as CacheSizeError
+from minipd.cache.sizes import check_sizes as check_sizes
+from minipd.request import Sequence
 
 
 def hash_block(parent: bytes, token_ids: list[int]) -> bytes:
@@ -36,7 +27,8 @@ class BlockAllocator:
     """Gives blocks to sequences and takes them back; questions and actions come in pairs.
 
     `prefix_reuse` shares full blocks between prompts that begin alike. `prefer_runs` places the
-    blocks of a sequence one after another where it can, so that a CPU reads them in place.
+    blocks of a sequence one after another where it can, so that a CPU reads them in place. With
+    `books`, their moves must be carried out before the next step runs.
     """
 
     def __init__(
@@ -46,12 +38,15 @@ class BlockAllocator:
         *,
         prefix_reuse: bool = True,
         prefer_runs: bool = True,
+        books: TierBooks | None = None,
     ) -> None:
         check_sizes(num_blocks, block_size)
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.prefix_reuse = prefix_reuse
         self.prefer_runs = prefer_runs
+        self.books = books
+        self.forgotten: list[bytes] | None = None  # names that are nowhere now, if one asks
         self._references = [0] * num_blocks
         self._hashes: list[bytes | None] = [None] * num_blocks
         self._by_hash: dict[bytes, int] = {}
@@ -71,6 +66,11 @@ class BlockAllocator:
 
     def references(self, block_id: int) -> int:
         return self._references[block_id]
+
+    def holds(self, name: bytes) -> bool:
+        """Is it here, or in a tier below?"""
+        in_tier = self.books is not None and self.books.tier_of(name) is not None
+        return in_tier or name in self._by_hash
 
     def blocks_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_size)
@@ -108,7 +108,34 @@ class BlockAllocator:
             self._take(block_id)
         sequence.block_ids = prefix
         sequence.num_cached_tokens = len(prefix) * self.block_size
+        if self.books is not None:
+            self._fetch(sequence, self.books)
         self.grow(sequence, max(num_tokens or sequence.num_tokens, sequence.num_cached_tokens))
+
+    def _fetch(self, sequence: Sequence, books: TierBooks) -> None:
+        """Let blocks follow the prefix that tiers bring back; the last token is left over."""
+        first, last = len(sequence.block_ids), (sequence.num_tokens - 1) // self.block_size
+        names: list[bytes] = []
+        for index in range(first, last if self.prefix_reuse else first):
+            names.append(self._hash_of(sequence, index))
+            if names[-1] not in self._by_hash and books.tier_of(names[-1]) is None:
+                names.pop()
+                break
+        here = [self._by_hash.get(name) for name in names]
+        count = books.num_worth_fetching(names, [block_id is not None for block_id in here])
+        for block_id in here[:count]:
+            if block_id is not None:
+                self._take(block_id)
+        books.hold(names)  # the evictions that follow must not displace them
+        for block_id in here[:count]:
+            sequence.block_ids.append(self._follower(sequence) if block_id is None else block_id)
+        for index in range(count - 1, -1, -1):  # a chain's end makes way before its start
+            if here[index] is None:
+                block_id = sequence.block_ids[first + index]
+                self._name(block_id, names[index])
+                books.fetch(names[index], block_id, sequence.id)
+        books.hold()
+        sequence.num_cached_tokens += count * self.block_size
 
     # -- a sequence that grows ----------------------------------------------------------------
 
@@ -120,24 +147,30 @@ class BlockAllocator:
         assert self.can_grow(sequence, num_tokens), "grow only when can_grow says so"
         missing = self.blocks_for(num_tokens) - len(sequence.block_ids)
         for _ in range(missing):
-            last = sequence.block_ids[-1] if sequence.block_ids else None
-            sequence.block_ids.append(self._take_unused(last))
+            sequence.block_ids.append(self._follower(sequence))
 
     def publish(self, sequence: Sequence) -> None:
         """Name the sequence's newly filled blocks, so that later prompts can share them."""
         if not self.prefix_reuse:
             return
-        for index in range(
-            len(sequence.block_hashes), sequence.num_cached_tokens // self.block_size
-        ):
+        num_filled = sequence.num_cached_tokens // self.block_size
+        for index in range(len(sequence.block_hashes), num_filled):
             self._hash_of(sequence, index)
-        for index in range(sequence.num_cached_tokens // self.block_size - 1, -1, -1):
+        for index in range(num_filled - 1, -1, -1):
             block_id, name = sequence.block_ids[index], sequence.block_hashes[index]
             if self._hashes[block_id] is not None:
                 break  # all earlier ones are named as well
             if name not in self._by_hash:
-                self._hashes[block_id] = name
-                self._by_hash[name] = block_id
+                self._name(block_id, name)
+
+    def unfill(self, unfilled: dict[int, bytes]) -> set[int]:
+        """Blocks without the KV they are named after; hands back those that still are so named."""
+        bad = {b for b, name in unfilled.items() if self._hashes[b] == name}
+        for block_id in bad:
+            self._unname(block_id, unfilled[block_id])
+            if block_id in self._free:
+                self._free.move_to_end(block_id, last=False)
+        return bad
 
     # -- a sequence that leaves ---------------------------------------------------------------
 
@@ -168,14 +201,28 @@ class BlockAllocator:
             del self._free[block_id]
         self._references[block_id] += 1
 
+    def _follower(self, sequence: Sequence) -> int:
+        return self._take_unused(sequence.block_ids[-1] if sequence.block_ids else None)
+
     def _take_unused(self, after: int | None) -> int:
         block_id = self._choose(after)
         self._take(block_id)
         name = self._hashes[block_id]
         if name is not None:  # its old contents are about to be overwritten
-            del self._by_hash[name]
-            self._hashes[block_id] = None
+            self._unname(block_id, name)
+            if self.books is not None and self.books.keep(name, block_id):
+                return block_id
+            if self.forgotten is not None:
+                self.forgotten.append(name)
         return block_id
+
+    def _name(self, block_id: int, name: bytes) -> None:
+        self._hashes[block_id] = name
+        self._by_hash[name] = block_id
+
+    def _unname(self, block_id: int, name: bytes) -> None:
+        del self._by_hash[name]
+        self._hashes[block_id] = None
 
     def _choose(self, after: int | None) -> int:
         """Blank blocks first, in a run where that is wanted; then the one named longest ago."""

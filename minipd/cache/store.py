@@ -12,7 +12,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from minipd.cache.allocator import CacheSizeError, check_sizes
+from minipd.cache.sizes import CacheSizeError, check_sizes
 from minipd.model.config import ModelConfig
 from minipd.request import is_whole_number, shown
 

@@ -57,7 +57,7 @@ class Executor:
         self.on_layer: LayerHook | None = None
         self.why_not_paged = why_not_paged(layout, model.config.num_heads, self.device)
         self.graphs: DecodeGraphs | None = None
-        if self.why_not_paged is None:
+        if self.why_not_paged is None and model.config.experts is None:
             self.graphs = DecodeGraphs(self.decoder, self.store, deterministic=deterministic)
 
     @property

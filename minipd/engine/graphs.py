@@ -1,7 +1,8 @@
 """Decode steps replayed as CUDA graphs: the kernels are recorded once per batch size.
 
 A decode step launches hundreds of small kernels; on a fast GPU the launches take longer than the
-work. A graph replays them all with one launch, on tensors whose addresses never change.
+work. A graph replays them all with one launch, on tensors whose addresses never change. A model
+with experts has none: which kernels run, and on how many rows, depends on what its routers choose.
 """
 
 from __future__ import annotations

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from minipd.fleet.configs import find_model
+from minipd.fleet.configs import ConfigError, find_model
 from minipd.fleet.factors import CPU_PRIOR, GPU_PRIOR, UNLISTED_PRIOR, Factors, Prior, committed
 from minipd.fleet.fit import fit
 from minipd.fleet.gpus import Device, DeviceError, find_device, this_machine, unlisted
+from minipd.fleet.json_files import JsonFileError, read_json
 from minipd.fleet.models import Model
 from minipd.fleet.reference import Row
 from minipd.fleet.steps import work_time
@@ -112,7 +112,9 @@ def calibrate_from_bench(
             dtype=dtype,
         )
         steps = _bench_steps(record)
-    except (KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
+    except (ConfigError, DeviceError, CalibrationError):
+        raise
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
         raise CalibrationError(
             f"This is no record of `minipd bench` ({error}); run `minipd bench --json FILE`."
         ) from None
@@ -127,11 +129,9 @@ def calibrate_from_bench(
 def read_bench(path: Path) -> dict[str, Any]:
     """The record that `minipd bench --json` wrote."""
     try:
-        raw: Any = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise CalibrationError(
-            f"{path} cannot be read as JSON ({error}); check the path."
-        ) from None
+        raw: Any = read_json(path)
+    except JsonFileError as error:
+        raise CalibrationError(f"{error}; give what `minipd bench --json FILE` wrote.") from None
     if not isinstance(raw, dict):
         raise CalibrationError(f"{path} is no record of `minipd bench`; run it with --json FILE.")
     return raw
@@ -148,6 +148,12 @@ def _bench_steps(record: Mapping[str, Any]) -> dict[str, tuple[list[Chunk], floa
         if name.startswith("tg128 x "):
             size = int(name.removeprefix("tg128 x "))
             steps[name] = (decode_step(depth, size), size / float(entry["median"]))
+    for name, (_, seconds) in steps.items():
+        if not 0.0 < seconds < math.inf:
+            raise CalibrationError(
+                f"The bench's median of {name} gives steps of {seconds:g} s; run `minipd bench "
+                "--json FILE` again."
+            )
     return steps
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from minipd.fleet.calibrate import device_for, fit_rows, left_out_predictions, row_predictor
 from minipd.fleet.factors import committed
 from minipd.fleet.reference import Row, read_reference
-from minipd.measure.outputs import replace_text
+from minipd.measure.outputs import save_text
 from minipd.measure.quantiles import percentile
 
 WORST = 10
@@ -57,7 +57,7 @@ def run_check_steps(path: Path, json_path: Path | None = None) -> str:
     """Compare, write the report to `json_path` if there is one, and return it in words."""
     report = check_steps(path)
     if json_path:
-        replace_text(json_path, json.dumps(report, indent=2) + "\n")
+        save_text(json_path, json.dumps(report, indent=2) + "\n")
     return in_words(report)
 
 

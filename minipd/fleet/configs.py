@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from minipd.fleet.attention import Attention, GroupedAttention, LatentAttention
+from minipd.fleet.config_fields import MOST_EXPERTS, MOST_LAYERS, ConfigError, Fields
+from minipd.fleet.json_files import JsonFileError, read_json
 from minipd.fleet.models import Experts, Layers, Model
 from minipd.fleet.near import nearest
 
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "fp8": 1.0}
 RATES = {"float32": "float32", "bfloat16": "bf16", "float16": "bf16", "fp8": "fp8"}
-
-
-class ConfigError(ValueError):
-    """A model that is unknown, or a config.json that lacks what step times depend on."""
 
 
 def model_from_config(raw: Mapping[str, Any], name: str = "", source: str = "") -> Model:
@@ -32,8 +30,12 @@ def model_from_config(raw: Mapping[str, Any], name: str = "", source: str = "") 
     Nested `text_config` is followed. Raises `ConfigError` naming the field that is missing or
     wrong.
     """
-    raw = {**raw, **(raw.get("text_config") or {})}
-    fields = _Fields(raw, name or str(raw.get("model_type", "this model")))
+    inner = raw.get("text_config") or {}
+    name = name or str(raw.get("model_type") or "this model")
+    if not isinstance(inner, Mapping):
+        raise ConfigError(f"The config.json of {name} has a text_config that is no JSON object.")
+    raw = {**raw, **inner}
+    fields = Fields(raw, name)
     hidden = fields.size("hidden_size", "n_embd", "d_model")
     dtype = _dtype(raw)
     gate = raw.get("model_type") not in ("opt", "gpt2")
@@ -42,7 +44,7 @@ def model_from_config(raw: Mapping[str, Any], name: str = "", source: str = "") 
         hidden=hidden,
         vocab=fields.size("vocab_size"),
         layers=_layers(fields, hidden),
-        tied_embeddings=bool(raw.get("tie_word_embeddings", raw.get("model_type") == "opt")),
+        tied_embeddings=fields.flag("tie_word_embeddings", raw.get("model_type") == "opt"),
         weight_bytes=BYTES[dtype],
         kv_bytes=4.0 if dtype == "float32" else 2.0,
         arithmetic=RATES[dtype],
@@ -50,27 +52,6 @@ def model_from_config(raw: Mapping[str, Any], name: str = "", source: str = "") 
         max_context=fields.size("max_position_embeddings", "n_positions", default=0),
         source=source,
     )
-
-
-class _Fields:
-    """Sizes of a config.json, checked: whole positive numbers, under any of several names."""
-
-    def __init__(self, raw: Mapping[str, Any], name: str) -> None:
-        self.raw, self.name = raw, name
-
-    def size(self, *names: str, default: int | None = None) -> int:
-        value = next((self.raw[n] for n in names if self.raw.get(n) is not None), default)
-        if value is None:
-            raise ConfigError(
-                f"The config.json of {self.name} has no {names[0]}, which step times depend on; "
-                "add it."
-            )
-        if isinstance(value, bool) or not isinstance(value, int) or value < (default != 0):
-            raise ConfigError(
-                f"The config.json of {self.name} has {names[0]} = {str(value)[:40]}; a whole "
-                "number above 0 is needed."
-            )
-        return value
 
 
 def _dtype(raw: Mapping[str, Any]) -> str:
@@ -81,9 +62,9 @@ def _dtype(raw: Mapping[str, Any]) -> str:
     return named if named in BYTES else "bfloat16"
 
 
-def _layers(fields: _Fields, hidden: int) -> tuple[Layers, ...]:
+def _layers(fields: Fields, hidden: int) -> tuple[Layers, ...]:
     """Consecutive equal layers as one group each; order does not change a step's time."""
-    number = fields.size("num_hidden_layers", "n_layer")
+    number = fields.size("num_hidden_layers", "n_layer", most=MOST_LAYERS)
     kinds = [_kind(fields, index) for index in range(number)]
     return tuple(
         Layers(len(list(same)), _attention(fields, hidden, sliding), *_ffn(fields, routed))
@@ -91,23 +72,23 @@ def _layers(fields: _Fields, hidden: int) -> tuple[Layers, ...]:
     )
 
 
-def _kind(fields: _Fields, index: int) -> tuple[bool, bool]:
+def _kind(fields: Fields, index: int) -> tuple[bool, bool]:
     """Whether layer `index` attends in a window, and whether it has routed experts."""
-    raw, types = fields.raw, fields.raw.get("layer_types")
+    raw, types = fields.raw, fields.items("layer_types")
     window = bool(raw.get("sliding_window")) and raw.get("use_sliding_window", True)
-    if isinstance(types, list) and index < len(types):
+    if index < len(types):
         sliding = bool(window) and types[index] == "sliding_attention"
     elif raw.get("sliding_window_pattern"):  # Gemma 3: every n-th layer attends to everything
         sliding = bool(window) and bool((index + 1) % fields.size("sliding_window_pattern"))
     else:
         sliding = bool(window) and raw.get("model_type") in ("mistral", "mixtral")
-    routed = _experts(fields) is not None and index >= int(raw.get("first_k_dense_replace") or 0)
-    step = int(raw.get("decoder_sparse_step") or raw.get("moe_layer_freq") or 1)
-    skipped = index in (raw.get("mlp_only_layers") or ()) or (index + 1) % step != 0
+    routed = _experts(fields) is not None and index >= fields.count("first_k_dense_replace")
+    step = fields.count("decoder_sparse_step") or fields.count("moe_layer_freq") or 1
+    skipped = index in fields.items("mlp_only_layers") or (index + 1) % step != 0
     return sliding, routed and not skipped
 
 
-def _attention(fields: _Fields, hidden: int, sliding: bool) -> Attention:
+def _attention(fields: Fields, hidden: int, sliding: bool) -> Attention:
     raw, heads = fields.raw, fields.size("num_attention_heads", "n_head")
     if raw.get("kv_lora_rank"):
         return LatentAttention(
@@ -119,7 +100,7 @@ def _attention(fields: _Fields, hidden: int, sliding: bool) -> Attention:
             value_dim=fields.size("v_head_dim"),
             query_rank=fields.size("q_lora_rank") if raw.get("q_lora_rank") else None,
         )
-    kv_heads = fields.size("num_key_value_heads", default=heads)
+    kv_heads = fields.size("num_key_value_heads", default=heads, most=heads)
     head_dim = fields.size("head_dim", default=max(1, hidden // heads))
     shared = False
     if not sliding and raw.get("global_head_dim"):  # Gemma 4's layers that attend to everything
@@ -131,14 +112,14 @@ def _attention(fields: _Fields, hidden: int, sliding: bool) -> Attention:
     return GroupedAttention(hidden, heads, kv_heads, head_dim, window, shared)
 
 
-def _experts(fields: _Fields) -> Experts | None:
+def _experts(fields: Fields) -> Experts | None:
     raw = fields.raw
     names = ("num_experts", "n_routed_experts", "num_local_experts")
     if not any(raw.get(name) for name in names):
         return None
     width = fields.size("moe_intermediate_size", "intermediate_size")
     top_k = fields.size("num_experts_per_tok", "top_k_experts")
-    experts = Experts(fields.size(*names), top_k, width)
+    experts = Experts(fields.size(*names, most=MOST_EXPERTS), top_k, width)
     if experts.top_k > experts.count:
         raise ConfigError(
             f"The config.json of {fields.name} sends each token to {experts.top_k} of only "
@@ -147,15 +128,15 @@ def _experts(fields: _Fields) -> Experts | None:
     return experts
 
 
-def _ffn(fields: _Fields, routed: bool) -> tuple[int, Experts | None]:
+def _ffn(fields: Fields, routed: bool) -> tuple[int, Experts | None]:
     """Width that every token goes through, and the routed experts, of one layer."""
     raw = fields.raw
     if not routed:
         return fields.size("intermediate_size", "ffn_dim", "n_inner"), None
     experts = _experts(fields)
     assert experts is not None, "a routed layer has experts"
-    shared = int(raw.get("n_shared_experts") or 0) * experts.width
-    shared = shared or int(raw.get("shared_expert_intermediate_size") or 0)
+    shared = fields.count("n_shared_experts") * experts.width
+    shared = shared or fields.count("shared_expert_intermediate_size")
     if raw.get("enable_moe_block"):  # Gemma 4: a plain feed-forward beside the experts
         shared = fields.size("intermediate_size")
     return shared, experts
@@ -179,10 +160,8 @@ def find_model(name: str) -> Model:
     by_short = {_short(known): model for known, model in table.items()}
     if _short(name) in by_short:
         return by_short[_short(name)]
-    path = Path(name)
-    if path.is_dir():
-        path = path / "config.json"
-    if path.suffix == ".json" and path.is_file():
+    path = _config_path(name)
+    if path is not None:
         return read_config(path)
     near = nearest(name, list(table), _short)
     guess = f"the nearest is {near}" if near else f"known are {', '.join(table)}"
@@ -193,12 +172,23 @@ def find_model(name: str) -> Model:
 
 def read_config(path: Path) -> Model:
     try:
-        raw: Any = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read as JSON ({error}); check the file.") from None
+        raw: Any = read_json(path)
+    except JsonFileError as error:
+        raise ConfigError(f"{error}; give a model's config.json.") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} holds no JSON object; it should be a model's config.json.")
-    return model_from_config(raw, path.parent.name, str(path))
+    return model_from_config(raw, path.absolute().parent.name, str(path))
+
+
+def _config_path(name: str) -> Path | None:
+    """The config.json that `name` stands for as a path, whether it is there or not; else None."""
+    try:
+        path = Path(name)
+        if name.strip() and path.is_dir():
+            return path / "config.json"
+    except (OSError, ValueError):  # too long for a path, or with characters that none can have
+        return None
+    return path if path.suffix == ".json" else None
 
 
 def _short(name: str) -> str:

@@ -142,3 +142,13 @@ def ridge_point(flops_per_s: float, bytes_per_s: float) -> float:
 def flash_attention_intensity(block: int) -> float:
     """FLOP per byte of FlashAttention with square blocks: `2 b / 3` (DistServe)."""
     return 2.0 * block / 3.0
+
+
+def expected_touched(experts: int, top_k: int, tokens: float) -> float:
+    """Distinct experts of a layer that `tokens` tokens choose, on average: `E (1 - (1 - k/E)^T)`.
+
+    Each token takes `top_k` of E equally popular experts, whatever the others take; one expert is
+    then left out by all of them with chance `(1 - k/E)^T`. 8 tokens of 8 in 128 touch 52. Skewed
+    popularity: `minipd.fleet.models.touched_experts`, of which this is the case without skew.
+    """
+    return experts * (1.0 - (1.0 - top_k / experts) ** tokens)

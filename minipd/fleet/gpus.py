@@ -9,6 +9,7 @@ rates that programs reach; what share they reach is the business of `minipd.flee
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -16,6 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
+from minipd.fleet.json_files import read_json
 from minipd.fleet.near import nearest
 
 Status = Literal["available", "announced", "withdrawn", "measured", "unlisted"]
@@ -74,7 +76,7 @@ def this_machine(
     flops: float, bytes_per_s: float, memory_bytes: float = 0.0, *, dtype: str = "float32"
 ) -> Device:
     """A device from the two ceilings that `minipd doctor` and `bench` measure."""
-    if min(flops, bytes_per_s) <= 0.0:
+    if not (0.0 < flops < math.inf and 0.0 < bytes_per_s < math.inf):
         raise DeviceError(
             "Both ceilings must be above 0; take them from `minipd bench --json FILE`."
         )
@@ -110,9 +112,9 @@ def load_devices(path: Path | None = None) -> dict[str, Device]:
     if path is None:
         return _packaged()
     try:
-        raw: Any = json.loads(path.read_text("utf-8"))
+        raw: Any = read_json(path)
         return {key: _device(key, entry) for key, entry in raw["devices"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DeviceError(
             f"{path} is no hardware table ({error}); copy the form of fleet/data/gpus.json."
         ) from None

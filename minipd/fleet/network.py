@@ -27,10 +27,10 @@ class Network:
     def __post_init__(self) -> None:
         if not (0.0 <= self.latency_s < math.inf):
             raise NetworkError(f"The link's latency is {self.latency_s} s; use 0 or more seconds.")
-        if not (self.bytes_per_s > 0.0 and self.trunk_bytes_per_s > 0.0):
+        if not (self.bytes_per_s >= 1.0 and self.trunk_bytes_per_s >= 1.0):
             raise NetworkError(
                 f"The link carries {self.bytes_per_s} and the trunk {self.trunk_bytes_per_s} "
-                "bytes/s; use numbers above 0."
+                "bytes/s; use numbers above 0, from 1 up."
             )
 
 

@@ -24,10 +24,13 @@ from minipd.fleet.plan_space import PlanError, Workload
 from minipd.fleet.plan_verify import poisson_rows, verify
 from minipd.fleet.plan_words import verified_dict, verified_table, verified_words
 from minipd.fleet.planner import Answer, make_plan
-from minipd.measure.outputs import replace_text
+from minipd.measure.outputs import save_text
+from minipd.measure.rows import TraceRow
 from minipd.measure.traces import read_trace
 
 HERE = ("this machine", "this-machine", "this_machine", "here")
+SHORT_S = 1e-9
+MOST_USD = 1_000_000
 LONG_S = 60.0  # a plain number above this was probably meant in milliseconds
 
 
@@ -69,8 +72,8 @@ def answer(asked: Asked) -> Answer:
     model = in_dtype(find_model(asked.model), asked.dtype)
     model, device, factors = _device(asked, model)
     if asked.price is not None:
-        if not 0.0 <= asked.price < math.inf:
-            raise PlanError(f"--price is {asked.price:g}; use USD per GPU-hour, 0 or more.")
+        if not 0.0 <= asked.price <= MOST_USD:
+            raise PlanError(f"--price is {asked.price:g}; use USD per GPU-hour, 0 to {MOST_USD}.")
         device = device.priced(asked.price)
     return make_plan(model, Terms(device, asked.link, asked.gpus), factors, work)
 
@@ -84,8 +87,8 @@ def duration(name: str, text: str) -> float:
         value = float(number) * unit
     except ValueError:
         raise PlanError(f"{name} is {text[:40]!r}; write seconds or, like 500ms, a unit.") from None
-    if not 0.0 < value < math.inf:
-        raise PlanError(f"{name} is {text[:40]}; use a time above 0.")
+    if not SHORT_S <= value < math.inf:
+        raise PlanError(f"{name} is {text[:40]}; use a time above 0 ({SHORT_S:g} s at least).")
     if value > LONG_S and word[-1] != "s":
         raise PlanError(
             f"{name} is {text[:40]} seconds; if milliseconds are meant, write {number}ms, if not, "
@@ -107,6 +110,8 @@ def in_dtype(model: Model, dtype: str | None) -> Model:
 def _device(asked: Asked, model: Model) -> tuple[Model, Device, Factors]:
     """From the table, or this machine from the record of a bench (weights as in that bench)."""
     if asked.gpu.strip().lower() not in HERE:
+        if asked.bench is not None:
+            raise PlanError("--bench measures this machine: give --gpu 'this machine' with it.")
         device = find_device(asked.gpu)
         return model, device, factors_for(device)
     if asked.bench is None:
@@ -124,34 +129,43 @@ def _device(asked: Asked, model: Model) -> tuple[Model, Device, Factors]:
 def run_plan(asked: Asked, json_path: Path | None = None, console: Console | None = None) -> Answer:
     """Plan, show it, and write it to `json_path` if there is one."""
     console = console or Console()
+    if asked.compare is not None:
+        known_planner(asked.compare)
+    rows = read_trace(asked.trace).rows if asked.trace else None  # a bad one is told at once
     with console.status("Trying spreads, batches and ratios ..."):
         found = answer(asked)
     show(found, console)
     record = to_dict(found)
-    if found.best and (asked.verify or asked.trace):
-        record["verified"] = verify_plan(found.best, asked.trace, console)
+    if found.best and (asked.verify or rows):
+        record["verified"] = verify_plan(found.best, asked.trace, rows, console)
     if asked.compare:
         record["compared"] = compare(found, asked.compare, console)
     if found.best and asked.export:
         console.print(f"Written to {asked.export}: {', '.join(export(found, asked.export))}.")
     if json_path:
-        replace_text(json_path, json.dumps(record, indent=2) + "\n")
+        save_text(json_path, json.dumps(record, indent=2) + "\n")
     return found
 
 
 def compare(found: Answer, other: str, console: Console) -> list[dict[str, Any]]:
     """The other planner's answer to the same question, beside ours."""
-    if other.strip().lower() != "aiconfigurator":
-        raise PlanError(f"--compare is {other[:40]!r}; only aiconfigurator can be compared with.")
+    known_planner(other)
     with console.status("AIConfigurator is searching, a minute or two ..."):
         theirs = their_plans(found)
     console.print(beside_table(found, theirs))
     return [asdict(plan) for plan in theirs]
 
 
-def verify_plan(plan: Plan, trace: Path | None, console: Console) -> dict[str, Any]:
-    """Predicted beside simulated, on a generated trace or on a file's rows."""
-    rows = read_trace(trace).rows if trace else list(poisson_rows(plan.decode.speeds.work))
+def known_planner(other: str) -> None:
+    if other.strip().lower() != "aiconfigurator":
+        raise PlanError(f"--compare is {other[:40]!r}; only aiconfigurator can be compared with.")
+
+
+def verify_plan(
+    plan: Plan, trace: Path | None, rows: list[TraceRow] | None, console: Console
+) -> dict[str, Any]:
+    """Predicted beside simulated, on the `rows` of the file `trace` or on generated ones."""
+    rows = rows or list(poisson_rows(plan.decode.speeds.work))
     with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
         task = progress.add_task("Simulating", total=len(rows))
         checked = verify(plan, rows, lambda ended: progress.update(task, completed=ended))

@@ -129,8 +129,8 @@ def named_link(name: str) -> PlanLink:
         raise PlanError(
             f"The link {name[:40]!r} is unknown; {guess} auto, {', '.join(links)}, or bytes/s."
         ) from None
-    if not 0.0 < bytes_per_s < math.inf:
-        raise PlanError(f"--link is {name} bytes/s; use a number above 0.")
+    if not 1.0 <= bytes_per_s <= 1e18:
+        raise PlanError(f"--link is {name[:40]} bytes/s; use a number above 0, from 1 to 1e18.")
     return PlanLink(f"{bytes_per_s / 1e9:g} GB/s", bytes_per_s)
 
 

@@ -30,8 +30,9 @@ def verified_table(checked: Verified) -> Table:
 def verified_words(checked: Verified, span_s: float, trace: str | None) -> str:
     rate = f"{(checked.requests - 1) / span_s:.3g} per second" if span_s > 0.0 else "at once"
     if trace:
+        requests = "1 request" if checked.requests == 1 else f"{checked.requests} requests"
         return (
-            f"{checked.requests} requests of {trace}, {rate}. The prediction is for equal lengths "
+            f"{requests} of {trace}, {rate}. The prediction is for equal lengths "
             "and random arrivals at the rate that was planned for."
         )
     return f"{checked.requests} equal requests at random times, {rate}."

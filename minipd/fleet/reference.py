@@ -7,7 +7,6 @@ A row has `system` (device), `model` (hub id), `tp`, `mode` (`static_ctx`: read 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from minipd.fleet.configs import ConfigError, find_model
+from minipd.fleet.json_files import JsonFileError, read_json
 from minipd.fleet.models import Model
 from minipd.fleet.near import nearest
 from minipd.fleet.work import Chunk, Parallel, decode_step, prefill_step
@@ -81,19 +81,9 @@ def read_reference(path: Path) -> Reference:
 
 def _entries(path: Path) -> list[Any]:
     try:
-        raw: Any = json.loads(path.read_text("utf-8"))
-    except UnicodeDecodeError:
-        raise ReferenceFileError(
-            f"{path} is no text file; give a JSON list of step times."
-        ) from None
-    except OSError as error:
-        raise ReferenceFileError(
-            f"{path} cannot be read ({error.strerror}); check the path."
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise ReferenceFileError(
-            f"{path} is no JSON ({error}); give a JSON list of step times."
-        ) from None
+        raw: Any = read_json(path)
+    except JsonFileError as error:
+        raise ReferenceFileError(f"{error}; give a JSON list of step times.") from None
     if not isinstance(raw, list):
         raise ReferenceFileError(
             f"{path} holds {_kind(raw)}; it must be a list of rows with {', '.join(FIELDS)}."

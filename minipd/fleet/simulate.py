@@ -29,6 +29,8 @@ from minipd.pools.controller import Controller
 from minipd.pools.coordinator import Coordinator
 from minipd.pools.tickets import Member
 from minipd.request import Request
+from minipd.sched.prefix_router import PrefixAware
+from minipd.sched.router import Router
 from minipd.timeline import TERMINAL_KINDS, Event
 
 __all__ = ["SimResult", "Simulation", "simulate"]
@@ -60,7 +62,7 @@ class Simulation:
         tells_all = controller is not None or on_event is not None or not skip_ahead
         self._tally = None if tells_all else Tally(slo)
         self.metrics = self._tally or RunMetrics(slo, exact=False)
-        self.coordinator = Coordinator(fleet.make_router(), self.agenda.clock, self._emit)
+        self.coordinator = Coordinator(self._router(), self.agenda.clock, self._emit)
         self.workers: dict[str, SimWorker] = {}
         self.intake = Intake(fleet)
         self._num_ended = 0
@@ -98,6 +100,14 @@ class Simulation:
             trunk_busy_s=self.wires.trunk.busy_s,
             notes=notes,
         )
+
+    def _router(self) -> Router:
+        """A fresh one; one that goes by prefixes reads their names from the trace."""
+        router, reuse = self.fleet.make_router(), self.fleet.prefix_reuse
+        if isinstance(router, PrefixAware):
+            router.block_size = self.fleet.block_size
+            router.names = lambda request, _: self.intake.names_of(request.id) if reuse else []
+        return router
 
     # -- requests -----------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from minipd.fleet.simulate import SimResult, simulate
 from minipd.fleet.simulate_asked import Asked, source_of
 from minipd.fleet.simulate_fleet import failures_of, fleet_of
 from minipd.fleet.sources import Source
-from minipd.measure.outputs import replace_text
+from minipd.measure.outputs import save_text
 from minipd.measure.slo import SLO
 from minipd.measure.trace_stats import TraceStats, describe, table
 from minipd.pools.controller import Controller
@@ -149,7 +149,7 @@ def _print_notes(console: Console, notes: list[str]) -> None:
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:
-    replace_text(path, json.dumps(_plain(record), indent=2) + "\n")
+    save_text(path, json.dumps(_plain(record), indent=2) + "\n")
 
 
 def _plain(value: object) -> object:

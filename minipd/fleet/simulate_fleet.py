@@ -17,10 +17,11 @@ from minipd.fleet.network import Network
 from minipd.fleet.simulate_asked import Asked, PoolAsked, known_name
 from minipd.fleet.sources import Source
 from minipd.fleet.steps import StepModel
-from minipd.fleet.timers import ModelTimer
+from minipd.fleet.timers import ModelTimer, Read
 from minipd.fleet.work import Parallel
 from minipd.measure.names import no_such
 from minipd.sched.limits import Limits
+from minipd.sched.prefix_router import PrefixAware
 from minipd.sched.router import (
     AlwaysRemote,
     LengthAware,
@@ -42,7 +43,7 @@ def fleet_of(asked: Asked, mode: str) -> Fleet:
     model = find_model(asked.model)
     prefill, decode = (_kind(asked, pool, model) for pool in (asked.prefill, asked.decode))
     split = mode == "disaggregated"
-    return Fleet(
+    fleet = Fleet(
         prefill=prefill,
         decode=decode,
         mode=cast(Mode, known_name("mode", mode, MODES)),
@@ -58,6 +59,8 @@ def fleet_of(asked: Asked, mode: str) -> Fleet:
         prefix_reuse=asked.prefix_reuse,
         router=_router(asked),
     )
+    _check_slo(asked, fleet.kinds)
+    return fleet
 
 
 def _check(asked: Asked) -> None:
@@ -67,6 +70,22 @@ def _check(asked: Asked) -> None:
         raise FleetError("--rebalance keeps two limits: give both --ttft and --tpot, in seconds.")
     if asked.rebalance and set(asked.modes) != {"disaggregated"}:
         raise FleetError("--rebalance moves workers between two pools: use --mode disaggregated.")
+
+
+def _check_slo(asked: Asked, kinds: list[WorkerKind]) -> None:
+    """No worker could keep a limit below the time of one token: a slip of units, most likely."""
+    timers = [kind.timer for kind in kinds]
+    read_s = min(timer.seconds([Read(1, 0)], 0, 0) for timer in timers)
+    write_s = min(timer.decode_line(1, 1).first_s for timer in timers)
+    for name, limit_s, least_s, what in (
+        ("--ttft", asked.ttft_s, read_s, "reading one token"),
+        ("--tpot", asked.tpot_s, write_s, "one decode step"),
+    ):
+        if limit_s is not None and 0.0 < limit_s < least_s:
+            raise FleetError(
+                f"{name} is {limit_s:g} s, but {what} of {asked.model} takes {least_s:.2g} s here; "
+                "give more seconds, or faster devices."
+            )
 
 
 def _kind(asked: Asked, pool: PoolAsked, model: Model) -> WorkerKind:
@@ -112,6 +131,7 @@ def _router(asked: Asked) -> Callable[[], Router] | None:
         "round_robin": RoundRobin,
         "threshold": lambda: Threshold(asked.local_tokens),
         "length": lambda: LengthAware(asked.local_tokens + 1),
+        "prefix": PrefixAware,
     }
     return known[known_name("router", asked.router, list(known))]
 

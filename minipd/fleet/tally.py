@@ -18,6 +18,7 @@ from minipd.request import Sequence
 from minipd.timeline import Event
 
 SAME = 0.002  # gaps that differ by less are counted as one
+COUNTED = frozenset({"step", "prefill_started", "reserved", "worker_started", "role_changed"})
 
 
 @dataclass(slots=True)
@@ -50,6 +51,7 @@ class Tally(RunMetrics):
         super().__init__(slo, exact=False)
         self._last_decode_s: dict[str, float] = {}
         self._joined: dict[str, dict[str, None]] = {}  # by worker, since its last decode step
+        self._seen: set[tuple[str, str]] = set()  # a worker and a kind of event that it has had
 
     def feed(self, event: Event) -> None:
         live = self._live.get(event.request_id) if event.request_id else None
@@ -60,6 +62,15 @@ class Tally(RunMetrics):
             if event.kind == "preempted":
                 self.left(event.request_id, event.worker)
         super().feed(event)
+
+    def _feed_worker(self, event: Event) -> None:
+        """Of kinds that are not counted, only the first one tells anything of a worker."""
+        if event.kind not in COUNTED:
+            key = event.worker, event.kind
+            if key in self._seen:
+                return
+            self._seen.add(key)
+        super()._feed_worker(event)
 
     def _arrive(self, event: Event) -> None:
         super()._arrive(event)

@@ -19,6 +19,7 @@ from minipd.pools import messages as m
 from minipd.request import Sequence
 from minipd.sched.ahead import UNKNOWN_TOKEN, steps_until_change, write
 from minipd.sched.base import Scheduler
+from minipd.sched.prefix_router import forgotten_by
 from minipd.sched.split import PrefillOnly
 
 
@@ -120,6 +121,8 @@ class Turning:
         self.flush()
 
     def _tell_events(self) -> None:
+        if gone := forgotten_by(self.scheduler.allocator):
+            self.outbox.append(m.Forgotten(self.name, gone))
         events = self.scheduler.drain_events()
         if events:
             self.outbox.append(m.Happened(tuple(events)))

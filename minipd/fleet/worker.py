@@ -10,6 +10,7 @@ from collections.abc import Callable
 from minipd.cache.allocator import BlockAllocator
 from minipd.engine.batch import Batch
 from minipd.fleet.events import Agenda
+from minipd.fleet.kvpool import SharedBlocks
 from minipd.fleet.network import Wires
 from minipd.fleet.timers import Timer
 from minipd.fleet.turns import Turning
@@ -77,6 +78,10 @@ class SimWorker(Turning):
             case m.Cancel():
                 scheduler.cancel(message.request_id, now, message.reason)
                 self._drain([message.request_id])
+            case m.TellForgotten():
+                blocks = scheduler.allocator
+                if not (isinstance(blocks, SharedBlocks) and blocks.tier):  # a tier forgets nothing
+                    blocks.forgotten = []
             case m.Configure():
                 self.configure(message)
                 self.outbox.append(m.Configured())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from minipd.cache.tier_sizes import TierSizes
+from minipd.lab.byte_sizes import bytes_of
 from minipd.measure.arrivals import DAY_S
 from minipd.measure.names import no_such
 from minipd.measure.rows import Trace
@@ -16,9 +18,10 @@ from minipd.pools.links.emulated import network as named_network
 from minipd.pools.setup import Mode
 
 MODES: tuple[Mode, ...] = ("colocated", "decode_first", "chunked", "disaggregated")
-ROUTERS = ("default", "remote", "local", "threshold", "cost", "round_robin", "length")
+ROUTERS = ("default", "remote", "local", "threshold", "cost", "round_robin", "length", "prefix")
 NEED_A_PREFILL_POOL = ("remote", "threshold", "cost")
 POOLS = ("processes", "threads")
+KV_BLOCK = 16  # tokens
 MAX_WORKERS = 64  # each holds the weights once
 MAX_PROMPT_TOKENS = 10_000_000  # of all requests together; they are held in memory
 
@@ -56,6 +59,19 @@ class Plan:
     tpot_s: float | None = None
     rebalance: bool = False
     deterministic: bool = False
+    kv_tokens: int | None = None
+    host_kv: str | None = None
+    disk_kv: Path | None = None
+    disk_kv_size: str | None = None
+
+    @property
+    def tiers(self) -> TierSizes:
+        """What each worker keeps below its device; raises what says which option is wrong."""
+        host = bytes_of(self.host_kv, "--host-kv") if self.host_kv is not None else 0
+        disk = bytes_of(self.disk_kv_size, "--disk-kv-size") if self.disk_kv_size else None
+        if self.disk_kv is None and disk is not None:
+            raise RunError("--disk-kv-size needs a folder: give --disk-kv as well.")
+        return TierSizes(host, self.disk_kv, disk)
 
     @property
     def num_workers(self) -> int:
@@ -85,7 +101,7 @@ def check_plan(plan: Plan) -> None:
     if plan.router in NEED_A_PREFILL_POOL and set(plan.modes) != {"disaggregated"}:
         raise RunError(
             f"The router {plan.router!r} needs a prefill pool, which only the mode disaggregated "
-            "has; leave the other modes out, or choose local, round_robin or length."
+            "has; leave the other modes out, or choose local, round_robin, length or prefix."
         )
     if min(plan.num_prefill, plan.num_decode) < 1 or plan.num_workers > MAX_WORKERS:
         raise RunError(
@@ -99,6 +115,10 @@ def check_plan(plan: Plan) -> None:
         raise RunError(f"--device {plan.device!r} names no device; write cpu or cuda:0,cuda:1.")
     if plan.rebalance:
         _check_rebalance(plan)
+    if plan.kv_tokens is not None and plan.kv_tokens < KV_BLOCK:
+        raise RunError(f"--kv-tokens needs room for one block: {KV_BLOCK} or more.")
+    if plan.tiers and plan.deterministic:
+        raise RunError("--deterministic reuses no KV: leave --host-kv and --disk-kv out.")
 
 
 def _check_rebalance(plan: Plan) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from minipd.lab.comparison import Bars, busy, comparison_table, complaints, save_pictures, timelines
-from minipd.lab.plan import MODES, Plan, RunError, check_plan, trace_of
+from minipd.lab.plan import KV_BLOCK, MODES, Plan, RunError, check_plan, trace_of
 from minipd.measure.contest import (
     Contender,
     Cores,
@@ -35,6 +36,7 @@ from minipd.pools.controller import Controller
 from minipd.pools.paced import Pace
 from minipd.pools.setup import Setup
 from minipd.request import Request
+from minipd.sched.prefix_router import PrefixAware
 from minipd.sched.rebalance import Rebalancer
 from minipd.sched.router import (
     AlwaysRemote,
@@ -47,7 +49,7 @@ from minipd.sched.router import (
 )
 
 __all__ = ["Plan", "RunError", "run_plan"]
-BLOCK_SIZE = 16  # tokens
+BLOCK_SIZE = KV_BLOCK
 
 
 @dataclass(slots=True)
@@ -157,8 +159,11 @@ def _setup(
         devices=plan.devices,
         dtype=plan.dtype,
         num_blocks=min(
-            blocks_for(requests, model.config, BLOCK_SIZE, sharing, device, weights.dtype)
-            for device in plan.devices
+            (plan.kv_tokens or sys.maxsize) // BLOCK_SIZE,
+            *(
+                blocks_for(requests, model.config, BLOCK_SIZE, sharing, device, weights.dtype)
+                for device in plan.devices
+            ),
         ),
         block_size=BLOCK_SIZE,
         chunk_tokens=plan.chunk_tokens,
@@ -167,6 +172,7 @@ def _setup(
         network=plan.wire,
         deterministic=plan.deterministic,
         pace=pace,
+        tiers=plan.tiers,
     )
 
 
@@ -178,6 +184,7 @@ def _router(plan: Plan, model: LoadedModel, cores: Cores) -> Callable[[], Router
         "round_robin": RoundRobin,
         "threshold": lambda: Threshold(plan.local_tokens),
         "length": lambda: LengthAware(plan.local_tokens + 1),  # it counts from where long begins
+        "prefix": lambda: PrefixAware(BLOCK_SIZE),
     }
     if plan.router != "cost":
         return simple.get(plan.router)

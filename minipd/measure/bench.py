@@ -128,6 +128,9 @@ def _measure(
         _warm_up(ours, tokens, BATCH_SIZES)
         if peer:
             _warm_up(peer, tokens, (1,))
+        if loaded.config.experts:
+            steps = tokens[:DECODE_STEPS]
+            runs.experts_read = {size: ours.experts_read(steps, size) for size in BATCH_SIZES}
         progress.advance(task)
         for number in range(repetitions):
             for name, action in [("ceilings", ceilings), *tests]:

@@ -41,6 +41,19 @@ def probe_folder(path: Path | None) -> None:
         ) from None
 
 
+def save_text(path: Path, text: str) -> None:
+    """`replace_text` at the end of a command: raises `OutputError`, which names the file."""
+    save_bytes(path, text.encode())
+
+
+def save_bytes(path: Path, content: bytes) -> None:
+    """`replace_bytes` at the end of a command: raises `OutputError`."""
+    try:
+        replace_bytes(path, content)
+    except OSError as error:
+        raise OutputError(f"Cannot write {path} ({_reason(error)}); choose another file.") from None
+
+
 def replace_text(path: Path, text: str) -> None:
     """Write a whole text file or leave the old one as it was; raises OSError."""
     replace_bytes(path, text.encode())

@@ -44,7 +44,8 @@ class TransformersEngine:
     def decode_in_parts(
         self, token_ids: list[int], num_sequences: int, passes: int
     ) -> Iterator[float]:
-        ids = torch.tensor([token_ids] * num_sequences, device=self._device)  # (B, steps)
+        rows = [token_ids[n:] + token_ids[:n] for n in range(num_sequences)]  # as ours are fed
+        ids = torch.tensor(rows, device=self._device)  # (B, steps)
         cache, columns = self._empty_cache(), list(ids.split(1, dim=1))  # steps x (B, 1)
         for start in range(0, len(columns), passes):
             yield self._timed(cache, columns[start : start + passes])

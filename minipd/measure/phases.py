@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from statistics import fmean
 from typing import Protocol
 
 from minipd.engine.batch import Chunk
 from minipd.engine.executor import Executor
 from minipd.measure.stopwatch import no_garbage_collection, seconds
+from minipd.model.experts import watch_experts
 from minipd.model.load import LoadedModel
 from minipd.request import SamplingParams
 
@@ -27,7 +29,8 @@ class Engine(Protocol):
         ...
 
     def decode(self, token_ids: list[int], num_sequences: int = 1) -> float:
-        """One single-token pass per token, from depth 0, each sequence fed the same tokens."""
+        """One single-token pass per token, from depth 0. Each sequence is fed the same tokens, each
+        from another one on: sequences that are all alike would choose the same experts."""
         ...
 
     def decode_in_parts(
@@ -57,11 +60,20 @@ class MinipdEngine:
         """Runs of several sizes may take turns: sequence n has the same tokens in all of them,
         and so the same KV in the same blocks."""
         steps = [
-            [self._chunk(sequence, [token], depth) for sequence in range(num_sequences)]
-            for depth, token in enumerate(token_ids)
+            [
+                self._chunk(sequence, [token_ids[(depth + sequence) % len(token_ids)]], depth)
+                for sequence in range(num_sequences)
+            ]
+            for depth in range(len(token_ids))
         ]
         for start in range(0, len(steps), passes):
             yield self._timed(steps[start : start + passes])
+
+    def experts_read(self, token_ids: list[int], num_sequences: int) -> float:
+        """Distinct experts per layer and step in such a `decode`, on average."""
+        with watch_experts(self._executor.decoder) as passes:
+            self.decode(token_ids, num_sequences)
+        return fmean(one.mean_touched for one in passes)
 
     def _timed(self, steps: list[list[Chunk]]) -> float:
         def run() -> None:

@@ -81,6 +81,7 @@ class Histogram:
         self.count = 0
         self.total = 0.0
         self._growth = (1.0 + relative_error) / (1.0 - relative_error)
+        self._log_growth = math.log(self._growth)
         self._buckets: Counter[int] = Counter()
 
     def add(self, value: float, times: int = 1) -> None:
@@ -92,7 +93,7 @@ class Histogram:
         """Bucket `i` holds `(growth**(i-1), growth**i]` times the floor; bucket 0 holds zero."""
         if value <= self.FLOOR:
             return 0
-        return max(1, math.ceil(math.log(value / self.FLOOR) / math.log(self._growth)))
+        return max(1, math.ceil(math.log(value / self.FLOOR) / self._log_growth))
 
     def _middle(self, bucket: int) -> float:
         """The value whose relative distance to both ends of the bucket is the same."""

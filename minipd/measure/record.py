@@ -35,6 +35,8 @@ class RawRuns:
     peer_prefill: list[float] = field(default_factory=list[float])
     peer_decode: list[float] = field(default_factory=list[float])
     ceilings: list[Ceilings] = field(default_factory=list[Ceilings])
+    # Distinct experts per layer and step, counted apart, by number of sequences; empty if dense.
+    experts_read: dict[int, float] = field(default_factory=dict[int, float])
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Work:
     bytes_per_value: int
     flops: float
     read_bytes_per_s: float
+    experts_read: dict[int, float]
 
     def prefill_mfu(self, tokens_per_s: float) -> float:
         flops = counts.prefill_flops(self.config, PROMPT_TOKENS)
@@ -52,8 +55,11 @@ class Work:
 
     def decode_mbu(self, tokens_per_s: float, size: int = 1) -> float:
         context = counts.mean_context(DECODE_STEPS)
-        step_bytes = counts.decode_bytes(self.config, self.bytes_per_value, size, context)
-        return step_bytes * tokens_per_s / size / self.read_bytes_per_s
+        return self.step_bytes(size, context) * tokens_per_s / size / self.read_bytes_per_s
+
+    def step_bytes(self, size: int, context: float) -> float:
+        read = self.experts_read.get(size)
+        return counts.decode_bytes(self.config, self.bytes_per_value, size, context, read)
 
     def decode_mfu(self, tokens_per_s: float, size: int = 1) -> float:
         context = counts.mean_context(DECODE_STEPS)
@@ -64,7 +70,7 @@ def build_record(config: ModelConfig, bytes_per_value: int, runs: RawRuns) -> di
     """Every figure of a run, from raw rates alone."""
     flops = median(c.flops for c in runs.ceilings)
     read_bytes_per_s = median(c.read_bytes_per_s for c in runs.ceilings)
-    work = Work(config, bytes_per_value, flops, read_bytes_per_s)
+    work = Work(config, bytes_per_value, flops, read_bytes_per_s, runs.experts_read)
     prefill, decode = Samples(tuple(runs.prefill)), Samples(tuple(runs.decode[1]))
     return {
         "pp512": prefill.mean,
@@ -86,6 +92,7 @@ def build_record(config: ModelConfig, bytes_per_value: int, runs: RawRuns) -> di
             }
             for size, rates in runs.decode.items()
         },
+        "experts_read": {str(size): read for size, read in runs.experts_read.items()},
         "work": _work_counts(work),
         "samples": {
             name: Samples(tuple(rates)).to_dict() for name, rates in _named_rates(runs).items()
@@ -132,7 +139,7 @@ def _work_counts(work: Work) -> dict[str, float]:
     return {
         "pp512_flops": counts.prefill_flops(work.config, PROMPT_TOKENS),
         "tg128_mean_context": context,
-        "tg128_bytes_per_step": counts.decode_bytes(work.config, work.bytes_per_value, 1, context),
+        "tg128_bytes_per_step": work.step_bytes(1, context),
     }
 
 

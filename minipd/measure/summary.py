@@ -121,6 +121,7 @@ def worker_dict(worker: WorkerUse, window_s: float) -> dict[str, object]:
         "steps": worker.steps,
         "prefill_tokens": worker.prefill_tokens,
         "prefill_tokens_by_reason": dict(worker.prefill_tokens_by_reason),
+        "tokens_by_place": worker.tokens_by_place,
         "unreasoned_prefill_tokens": worker.unreasoned_prefill_tokens,
         "decode_tokens": worker.decode_tokens,
     }

@@ -41,6 +41,8 @@ class WorkerUse:
     prefill_tokens: int = 0
     decode_tokens: int = 0
     prefill_tokens_by_reason: dict[str, int] = field(default_factory=dict[str, int])
+    cached_tokens: int = 0  # that prompts did not need computed, wherever their KV was
+    fetched_tokens: dict[str, int] = field(default_factory=dict[str, int])  # of those, by tier
     _is_told: bool = False
     _allowed_tokens: int = 0
     _refused_tokens: int = 0
@@ -55,6 +57,12 @@ class WorkerUse:
         self.stays[-1].role = role  # it may only now have become known
         if event.kind == "prefill_started":
             self._announce(count(event, "tokens"), text(event, "reason"))
+            self.cached_tokens += count(event, "cached_tokens")
+        elif event.kind == "reserved":
+            self.cached_tokens += count(event, "cached_tokens")
+        elif event.kind == "kv_fetched":
+            tier, tokens = text(event, "tier"), count(event, "tokens")
+            self.fetched_tokens[tier] = self.fetched_tokens.get(tier, 0) + tokens
         elif event.kind == "step":
             self._step(event)
 
@@ -80,6 +88,13 @@ class WorkerUse:
             self.prefill_busy_s += duration_s
         else:
             self.decode_busy_s += duration_s
+
+    @property
+    def tokens_by_place(self) -> dict[str, int]:
+        """Prompt tokens by where their KV came from: computed, found on the device, or a tier."""
+        device = self.cached_tokens - sum(self.fetched_tokens.values())
+        found = {"computed": self.prefill_tokens, "device": max(0, device)}
+        return found | {tier: self.fetched_tokens.get(tier, 0) for tier in ("host", "disk")}
 
     @property
     def unreasoned_prefill_tokens(self) -> int:

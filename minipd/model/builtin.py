@@ -1,4 +1,4 @@
-"""`tiny` and `mini`: seeded random models that need no download, with a working tokenizer.
+"""`tiny`, `mini`, `tiny-moe`: seeded random models that need no download, with a tokenizer.
 
 They say nothing sensible, but take the same path through the engine as a real model. Their files
 are the same bytes on every machine: weights come from whole random numbers and one exact
@@ -16,8 +16,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from minipd.model.config import ModelConfig
+from minipd.model.recipe import recipe
 from minipd.model.store import build_once, is_built, write_json, write_safetensors
-from minipd.model.weights import recipe
 
 # A little prose and code in several languages: all that the tokenizer is trained on.
 TEXT_FILE = Path(__file__).with_name("builtin_text.txt")
@@ -29,12 +29,18 @@ CHAT_TEMPLATE = (
     "{{ '<|end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 # (L, E, H, K, D, F): `mini` has 25 million parameters, nearly all of them in its layers.
-SIZES = {"tiny": (4, 64, 4, 2, 16, 192), "mini": (8, 512, 8, 4, 64, 1536)}
-SEEDS = {"tiny": 11, "mini": 12}
+SIZES = {
+    "tiny": (4, 64, 4, 2, 16, 192),
+    "mini": (8, 512, 8, 4, 64, 1536),
+    "tiny-moe": (4, 64, 4, 2, 16, 32),
+}
+SEEDS = {"tiny": 11, "mini": 12, "tiny-moe": 13}
+# (experts, of which each token goes through): as many as Qwen3-30B-A3B has, each far narrower.
+EXPERTS = {"tiny-moe": (128, 8)}
 
 
 def random_folder(name: str) -> Path:
-    """The cache's folder of `tiny` or `mini`, written on first use."""
+    """The cache's folder of one of the models, written on first use."""
     return build_once(_folder_name(name), lambda folder: _build(name, folder))
 
 
@@ -79,6 +85,22 @@ def _hf_config(name: str) -> dict[str, Any]:
         "bos_token_id": None,
         "eos_token_id": 0,
         "pad_token_id": 0,
+        **(_expert_fields(name, ffn) if name in EXPERTS else {}),
+    }
+
+
+def _expert_fields(name: str, ffn: int) -> dict[str, Any]:
+    """What a Qwen3-MoE model's config says otherwise; the settings are those of Qwen3-30B-A3B."""
+    count, top_k = EXPERTS[name]
+    return {
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "num_experts": count,
+        "num_experts_per_tok": top_k,
+        "moe_intermediate_size": ffn,
+        "norm_topk_prob": True,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
     }
 
 

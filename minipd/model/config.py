@@ -7,39 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from minipd.model.expert_config import ExpertConfig, read_experts
+from minipd.model.families import DEFAULTS, SUPPORTED
 from minipd.model.fields import UnsupportedModelError, damaged, flag, number, size
-
-SUPPORTED = {
-    "LlamaForCausalLM": "Llama and SmolLM",
-    "MistralForCausalLM": "Mistral",
-    "Qwen2ForCausalLM": "Qwen2",
-    "Qwen3ForCausalLM": "Qwen3 (dense)",
-}
-
-# What transformers 5 assumes where a config.json is silent and a wrong guess would not show in the
-# shapes of the weights (its configuration_*.py). Absent differs from null, which means "none".
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "LlamaForCausalLM": {"max_position_embeddings": 2048},
-    "MistralForCausalLM": {
-        "num_key_value_heads": 8,
-        "max_position_embeddings": 131072,
-        "sliding_window": 4096,
-    },
-    "Qwen2ForCausalLM": {
-        "num_key_value_heads": 32,
-        "max_position_embeddings": 32768,
-        "sliding_window": 4096,
-        "max_window_layers": 28,
-    },
-    "Qwen3ForCausalLM": {
-        "num_key_value_heads": 32,
-        "head_dim": 128,
-        "max_position_embeddings": 32768,
-        "sliding_window": 4096,
-        "max_window_layers": 28,
-    },
-}
-
 
 MAX_CONTEXT = 2**22  # a table of all positions is kept: 2 GiB of it for heads of 128 in float32
 
@@ -77,7 +47,7 @@ class RopeConfig:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """Sizes of a dense decoder: L, H, K, D, E, F (feed-forward) and V of the dimension table."""
+    """Sizes of a decoder: L, H, K, D, E, F (feed-forward) and V of the dimension table."""
 
     architecture: str
     num_layers: int
@@ -93,23 +63,37 @@ class ModelConfig:
     qkv_bias: bool = False
     qk_norm: bool = False
     rope: RopeConfig = RopeConfig()
+    experts: ExpertConfig | None = None
+
+    def has_experts(self, layer: int) -> bool:
+        return self.experts is not None and layer in self.experts.layers
 
     @property
     def num_matmul_parameters(self) -> int:
-        """Weights that every decoded token multiplies with, the output head included."""
+        """Weights that a decoded token multiplies with: the head and its own experts included."""
+        return self._matrices(self.experts.top_k if self.experts else 0)
+
+    def _matrices(self, experts_per_layer: float) -> int:
         qkv = self.hidden_size * (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
         out = self.num_heads * self.head_dim * self.hidden_size
-        ffn = 3 * self.hidden_size * self.ffn_size
-        return self.num_layers * (qkv + out + ffn) + self.hidden_size * self.vocab_size
+        dense = self.num_layers - (len(self.experts.layers) if self.experts else 0)
+        ffn = dense * 3 * self.hidden_size * self.ffn_size
+        if self.experts:
+            ffn += self.experts.num_parameters(self.hidden_size, experts_per_layer)
+        return self.num_layers * (qkv + out) + ffn + self.hidden_size * self.vocab_size
 
     @property
     def num_parameters(self) -> int:
+        return self.num_touched_parameters(self.experts.count if self.experts else 0)
+
+    def num_touched_parameters(self, experts_per_layer: float) -> int:
+        """All weights, but of only so many experts in each layer that has any."""
         per_layer = 2 * self.hidden_size + (2 * self.head_dim if self.qk_norm else 0)
         if self.qkv_bias:
             per_layer += (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
         embed = 0 if self.tie_word_embeddings else self.hidden_size * self.vocab_size
         small = self.num_layers * per_layer + self.hidden_size
-        return self.num_matmul_parameters + embed + small
+        return self._matrices(experts_per_layer) + embed + small
 
     def kv_bytes_per_token(self, bytes_per_value: int = 4) -> int:
         """Keys and values of one token in all layers: `2 * L * K * D` values."""
@@ -146,6 +130,7 @@ class ModelConfig:
             qkv_bias=architecture.startswith("Qwen2"),
             qk_norm=architecture.startswith("Qwen3"),
             rope=_rope(raw),
+            experts=read_experts(raw) if architecture.startswith("Qwen3Moe") else None,
         )
         if config.num_heads % config.num_kv_heads or config.head_dim % 2:
             raise UnsupportedModelError(
@@ -176,7 +161,7 @@ def _refuse_what_would_be_wrong(raw: Mapping[str, Any]) -> None:
     if raw.get("hidden_act", "silu") != "silu":
         problems.append(f"the activation {raw['hidden_act']!r} (only silu)")
     # Qwen2 always has q, k, v biases and Mistral never has, whatever this key says.
-    if raw.get("attention_bias") and _family(raw) in ("Llama", "Qwen3"):
+    if raw.get("attention_bias") and _family(raw) in ("Llama", "Qwen3", "Qwen3Moe"):
         problems.append("attention_bias")
     if raw.get("mlp_bias") and _family(raw) == "Llama":
         problems.append("mlp_bias")
@@ -203,6 +188,8 @@ def _slides(raw: Mapping[str, Any]) -> bool:
         return True
     if not raw.get("use_sliding_window"):
         return False
+    if _family(raw) == "Qwen3Moe":
+        return True
     kinds = raw.get("layer_types")
     if kinds is not None:
         return "sliding_attention" in kinds

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from minipd.model.config import ModelConfig
+from minipd.model.experts import Experts
 from minipd.model.layers import rms_norm, rotate, swiglu
 
 # attend(layer, q (T, H, D), k (T, K, D), v (T, K, D)) -> (T, H, D)
@@ -79,6 +80,24 @@ class DecoderLayer(nn.Module):
         return q, k, v
 
 
+class SparseLayer(DecoderLayer):
+    """A layer with experts: attention as ever, then the few of them that each token chooses."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        assert config.experts is not None, "a sparse layer has experts"
+        del self.gate_up, self.down  # each expert has its own
+        self.experts = Experts(config.experts, config.hidden_size)
+
+    def forward(self, index: int, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+        """Layer number `index` on `x` (T, E), which it updates in place and returns."""
+        eps = self.config.rms_norm_eps
+        q, k, v = self.project(rms_norm(x, self.input_norm, eps), cos, sin)
+        mixed = attend(index, q, k, v)  # (T, H, D)
+        x.addmm_(mixed.reshape(len(x), -1), self.o)  # (T, E)
+        return x.add_(self.experts(rms_norm(x, self.post_norm, eps)))  # (T, E)
+
+
 class Decoder(nn.Module):
     """All layers between token ids and logits. Parameters are created empty; `load` fills them."""
 
@@ -87,7 +106,10 @@ class Decoder(nn.Module):
         self.config = config
         tied = config.tie_word_embeddings
         self.embed = None if tied else _weight(config.vocab_size, config.hidden_size)  # (V, E)
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(
+            SparseLayer(config) if config.has_experts(index) else DecoderLayer(config)
+            for index in range(config.num_layers)
+        )
         self.final_norm = _weight(config.hidden_size)  # (E,)
         self.num_groups = num_head_groups(config.vocab_size)  # C
         group_size = config.vocab_size // self.num_groups

@@ -1,16 +1,15 @@
 """Reads a Hugging Face folder's safetensors straight into an empty `Decoder`.
 
 A checkpoint stores q, k, v, gate and up apart and as (out, in); the decoder wants them fused and as
-(in, out). Tensors are read one by one, so no more than one fused tensor exists twice at any time.
+(in, out). Tensors are read one by one, so no more than one fused tensor (of experts: one expert's
+part of it) exists twice at any time.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,60 +21,13 @@ from torch import Tensor
 
 from minipd.model.config import ModelConfig
 from minipd.model.decoder import Decoder, num_head_groups
+from minipd.model.expert_stacks import Place, num_experts, unstacked
 from minipd.model.pages import ALIGNMENT_BYTES, WeightMemory
+from minipd.model.recipe import Fused, recipe
 from minipd.model.store import ModelLoadError, Shape
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 INDEX = "model.safetensors.index.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Fused:
-    """One parameter of the decoder, and the checkpoint's tensors (name, shape) it is made of."""
-
-    name: str
-    parts: tuple[tuple[str, Shape], ...]
-
-    @property
-    def num_values(self) -> int:
-        return sum(math.prod(shape) for _, shape in self.parts)
-
-    @property
-    def is_turned(self) -> bool:
-        """Whether it is stored (in, out); the embedding is looked up by rows and stays (V, E)."""
-        return len(self.parts[0][1]) == 2 and self.name != "embed"
-
-
-def recipe(config: ModelConfig) -> Iterator[Fused]:
-    """Every parameter of `Decoder(config)`, in the order of the forward pass."""
-    embed = ("model.embed_tokens.weight", (config.vocab_size, config.hidden_size))
-    if not config.tie_word_embeddings:
-        yield Fused("embed", (embed,))
-    for index in range(config.num_layers):
-        yield from _layer(config, f"layers.{index}.", f"model.layers.{index}.")
-    yield Fused("final_norm", (("model.norm.weight", (config.hidden_size,)),))
-    head = ("lm_head.weight", embed[1])
-    yield Fused("head", (embed if config.tie_word_embeddings else head,))
-
-
-def _layer(c: ModelConfig, ours: str, theirs: str) -> Iterator[Fused]:
-    rows = {"q": c.num_heads * c.head_dim, "k": c.num_kv_heads * c.head_dim}
-    rows["v"] = rows["k"]
-    attention, mlp, size = f"{theirs}self_attn.", f"{theirs}mlp.", c.hidden_size
-    yield Fused(f"{ours}input_norm", ((f"{theirs}input_layernorm.weight", (size,)),))
-    qkv = tuple((f"{attention}{x}_proj.weight", (n, size)) for x, n in rows.items())
-    yield Fused(f"{ours}qkv", qkv)
-    if c.qkv_bias:
-        biases = tuple((f"{attention}{x}_proj.bias", (n,)) for x, n in rows.items())
-        yield Fused(f"{ours}qkv_bias", biases)
-    if c.qk_norm:
-        yield Fused(f"{ours}q_norm", ((f"{attention}q_norm.weight", (c.head_dim,)),))
-        yield Fused(f"{ours}k_norm", ((f"{attention}k_norm.weight", (c.head_dim,)),))
-    yield Fused(f"{ours}o", ((f"{attention}o_proj.weight", (size, rows["q"])),))
-    yield Fused(f"{ours}post_norm", ((f"{theirs}post_attention_layernorm.weight", (size,)),))
-    gate_up = tuple((f"{mlp}{x}_proj.weight", (c.ffn_size, size)) for x in ("gate", "up"))
-    yield Fused(f"{ours}gate_up", gate_up)
-    yield Fused(f"{ours}down", ((f"{mlp}down_proj.weight", (size, c.ffn_size)),))
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -124,6 +76,7 @@ class Checkpoint:
         self.folder = folder
         self._files = ExitStack()
         self._reader_of: dict[str, Any] = {}
+        self._places: dict[str, Place] = {}
         try:
             for path in weight_files(folder):
                 self._open(path)
@@ -147,13 +100,20 @@ class Checkpoint:
         self._files.close()
 
     def shapes(self) -> dict[str, Shape]:
-        """Every tensor's shape, from the files' headers."""
-        return {n: tuple(r.get_slice(n).get_shape()) for n, r in self._reader_of.items()}
+        """Every tensor's shape, from the files' headers; of a stack of experts, each one's."""
+        stored = {n: tuple(r.get_slice(n).get_shape()) for n, r in self._reader_of.items()}
+        shapes, self._places = unstacked(stored)
+        return shapes
 
     def tensor(self, name: str) -> Tensor:
         """The stored tensor; raises unless it has a floating-point type."""
+        place = self._places.get(name)
         try:
-            value: Tensor = self._reader_of[name].get_tensor(name)
+            value: Tensor = (
+                self._reader_of[name].get_tensor(name)
+                if place is None
+                else self._reader_of[place.name].get_slice(place.name)[place.expert, place.rows]
+            )
         except (SafetensorError, OSError) as error:
             raise ModelLoadError(f"Tensor {name!r} cannot be read ({error}).") from error
         if value.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
@@ -172,6 +132,9 @@ def check_tensors(config: ModelConfig, shapes: Mapping[str, Shape], place: Path)
     layers = len({name.split(".")[2] for name in shapes if name.startswith("model.layers.")})
     if layers != config.num_layers:
         raise _strangers(config, place, f"has {layers} layers and not {config.num_layers}")
+    if config.experts and (found := num_experts(shapes)) != config.experts.count:
+        fault = f"has {found} experts in a layer and not {config.experts.count}"
+        raise _strangers(config, place, fault)
     wanted = {name: shape for fused in recipe(config) for name, shape in fused.parts}
     # Old checkpoints carry their rotary table, and tied ones sometimes a second embedding.
     unused = {"lm_head.weight"} if config.tie_word_embeddings else set[str]()
@@ -206,20 +169,33 @@ def build(config: ModelConfig, folder: Path, device: torch.device, dtype: torch.
         num_bytes = sum(f.num_values * dtype.itemsize + ALIGNMENT_BYTES for f in fusings)
         memory = WeightMemory(num_bytes, device)
         for fused in fusings:
-            parts = [checkpoint.tensor(name) for name, _ in fused.parts]
-            value = _fuse([part.to(device, dtype) for part in parts], fused, memory)
+            value = _load(fused, lambda name: checkpoint.tensor(name).to(device, dtype), memory)
             set_module_tensor_to_device(
                 decoder, fused.name, device, value=value, dtype=dtype, clear_cache=False
             )
     return decoder.eval()
 
 
-def _fuse(parts: list[Tensor], fused: Fused, memory: WeightMemory) -> Tensor:
-    """Stack (out_i, in) parts and turn them to (in, out) if asked. Never a view of the file."""
+def _load(fused: Fused, read: Callable[[str], Tensor], memory: WeightMemory) -> Tensor:
+    """One parameter, never a view of the file: parts are read and copied expert by expert."""
+    names = [name for name, _ in fused.parts]
+    each = len(names) // (fused.experts or 1)
+    whole: Tensor | None = None
+    for expert, start in enumerate(range(0, len(names), each)):
+        value = _fuse([read(name) for name in names[start : start + each]], fused)
+        if not fused.experts:
+            return memory.empty(tuple(value.shape), value.dtype).copy_(value)
+        if whole is None:
+            whole = memory.empty((fused.experts, *value.shape), value.dtype)  # (X, in, out)
+        whole[expert].copy_(value)
+    assert whole is not None, "a layer has at least one expert"
+    return whole
+
+
+def _fuse(parts: list[Tensor], fused: Fused) -> Tensor:
+    """Stack (out_i, in) parts and turn them to (in, out) if asked."""
     stacked = parts[0] if len(parts) == 1 else torch.cat(parts)  # (out, in) or (out,)
     if fused.name == "head":
         groups = num_head_groups(len(stacked))
-        stored = stacked.view(groups, -1, stacked.shape[1]).transpose(1, 2)  # (C, E, V/C)
-    else:
-        stored = stacked.T if fused.is_turned else stacked  # (in, out), (out, in) or (out,)
-    return memory.empty(tuple(stored.shape), stored.dtype).copy_(stored)
+        return stacked.view(groups, -1, stacked.shape[1]).transpose(1, 2)  # (C, E, V/C)
+    return stacked.T if fused.is_turned else stacked  # (in, out), (out, in) or (out,)

@@ -7,6 +7,7 @@ import time
 import torch
 
 from minipd.cache.store import KVLayout
+from minipd.cache.tiers import KVTiers
 from minipd.engine.executor import Executor
 from minipd.engine.text import StopWatcher
 from minipd.model.load import load
@@ -34,7 +35,12 @@ def build(spec: WorkerSpec) -> tuple[PoolWorker, Started]:
         )
         _warm_up(executor)
     identity = Identity(spec.name, spec.epoch, model.fingerprint, model.eos_ids)
-    worker = PoolWorker(identity, executor, spec.link, StopWatcher(model.tokenizer), time.monotonic)
+    tiers = None
+    if spec.tiers:
+        owner = model.fingerprint if spec.pace is None else f"paced-{model.fingerprint}"
+        tiers = KVTiers(store, owner, spec.tiers, time.monotonic)
+    stops = StopWatcher(model.tokenizer)
+    worker = PoolWorker(identity, executor, spec.link, stops, time.monotonic, tiers)
     started = Started(
         num_blocks=spec.num_blocks,
         block_size=spec.block_size,

@@ -213,14 +213,11 @@ class Cluster:
         """Blocks in use on every worker that is there; all 0 when nothing runs."""
         self._answers.clear()
         handles = self.supervisor.handles
-        asked = {name: handles[name] for name in self.supervisor.started}
-        for handle in asked.values():
+        asked = [(name, handles[name]) for name in self.supervisor.started]
+        for _, handle in asked:
             handle.submit(m.Audit())
-        # Not `started`: a worker whose next life begins meanwhile was not asked, one that died
-        # will not answer.
-        self._until(
-            lambda: all(n in self._answers or handles.get(n) is not h for n, h in asked.items())
-        )
+        # One that died since does not answer; one whose next life began meanwhile was not asked.
+        self._until(lambda: all(n in self._answers or handles.get(n) is not h for n, h in asked))
         return {n: a.used_blocks for n, a in self._answers.items() if isinstance(a, m.Audited)}
 
     def _emit(self, event: Event) -> None:

@@ -40,6 +40,9 @@ class Coordinator(Dispatcher):
     def member_ready(self, name: str) -> None:
         member = self.members[name]
         member.is_ready = True
+        if self.prefixes is not None:
+            self.prefixes.known.forget(name)
+            member.send(m.TellForgotten())
         if member.change is not None:
             self.roles.end(member, member.change)
         else:
@@ -56,6 +59,8 @@ class Coordinator(Dispatcher):
         """Move what depended on it; only after its last messages, when it can write no more."""
         dead = self.members[name]
         dead.is_ready = False
+        if self.prefixes is not None:
+            self.prefixes.known.forget(name)
         self.members[name] = successor or dead  # it keeps its place in the order
         if successor is None:
             del self.members[name]
@@ -120,6 +125,8 @@ class Coordinator(Dispatcher):
                 self._prefilled(message.request_id, recover)
             case m.Drained():
                 self._let_go(message.request_id)
+            case m.Forgotten() if self.prefixes is not None:
+                self.prefixes.known.remove(message.worker, message.names)
             case _:
                 pass  # for the cluster that started the worker
 
@@ -129,6 +136,7 @@ class Coordinator(Dispatcher):
             if event.kind not in TERMINAL_KINDS:  # those it has had already
                 self.emit(event)
             return
+        self._learn(event, ticket)
         if event.kind == "prefill_finished":
             ticket.leave_queue()
         elif event.kind == "token":

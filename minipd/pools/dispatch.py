@@ -10,8 +10,11 @@ from minipd.pools.placing import Roster
 from minipd.pools.roles import RoleChanges
 from minipd.pools.tickets import Member, Ticket
 from minipd.request import Request
+from minipd.sched.prefix_router import PrefixAware
 from minipd.sched.router import Route, Router
 from minipd.timeline import Event, EventKind, Value
+
+HOLDS_KV = ("prefill_finished", "committed", "finished")  # its worker has the prompt in its cache
 
 
 class Dispatcher:
@@ -21,6 +24,7 @@ class Dispatcher:
         self, router: Router, clock: Callable[[], float], emit: Callable[[Event], None]
     ) -> None:
         self.router = router
+        self.prefixes = router if isinstance(router, PrefixAware) else None
         self.clock = clock
         self.emit = emit
         self.members: dict[str, Member] = {}
@@ -48,6 +52,9 @@ class Dispatcher:
             ticket.state = "parked"
             self._parked.append(ticket)
         else:
+            if self.prefixes is not None:
+                loads = [member.load for member in self.members.values()]
+                self.prefixes.look_up(ticket.request, ticket.output_ids, loads)
             self._dispatch(ticket, roster.route(ticket, self.router))
 
     def _dispatch(self, ticket: Ticket, route: Route) -> None:
@@ -58,7 +65,7 @@ class Dispatcher:
         ticket.attempts += 1
         ticket.writer, ticket.reader = writer, reader
         writer.load.num_running += 1
-        ticket.join_queue(reader or writer)
+        ticket.join_queue(reader or writer, spared=(reader or writer).load.cached_tokens)
         outputs = tuple(ticket.output_ids)
         ticket.num_sent_outputs = len(outputs)
         if reader is not None:
@@ -67,6 +74,13 @@ class Dispatcher:
             return
         ticket.state = "running"
         writer.send(m.Submit(request, outputs, ticket.local_reason(writer.role)))
+
+    def _learn(self, event: Event, ticket: Ticket) -> None:
+        """A prompt was read, received or answered: its worker holds its KV now."""
+        if self.prefixes is not None and event.kind in HOLDS_KV:
+            outputs = ticket.output_ids if event.kind == "finished" else ()
+            names = self.prefixes.names_of(ticket.request, outputs)
+            self.prefixes.known.add(event.worker, names)
 
     def _place_anew(self, ticket: Ticket) -> None:
         """Its workers hold nothing for it any more, or will let go before they read on."""

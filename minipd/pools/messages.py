@@ -125,6 +125,11 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
+class TellForgotten:
+    """From now on, say which cached blocks are forgotten; holds until the next `Configure`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """Leave the loop."""
 
@@ -140,6 +145,7 @@ ToWorker = (
     | Drop
     | Cancel
     | Audit
+    | TellForgotten
     | Stop
 )
 
@@ -174,6 +180,14 @@ class Audited:
 @dataclass(frozen=True, slots=True)
 class Happened:
     events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Names of blocks that this worker no longer holds anywhere."""
+
+    worker: str
+    names: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +238,7 @@ FromWorker = (
     | Configured
     | Audited
     | Happened
+    | Forgotten
     | Reserved
     | HandedOff
     | HandOffFailed

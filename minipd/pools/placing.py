@@ -16,11 +16,16 @@ class Roster:
     """The workers of one moment: those that are `ready`, and the roles of those `coming`."""
 
     def __init__(self, members: Iterable[Member]) -> None:
-        everyone = list(members)
-        ready = [x for x in everyone if x.is_ready]
-        self.readers = [x for x in ready if x.role == "prefill"]
-        self.writers = [x for x in ready if x.role != "prefill"]
-        self.coming: set[Role] = {x.next_role for x in everyone if not x.is_ready}
+        self.readers: list[Member] = []
+        self.writers: list[Member] = []
+        self.coming: set[Role] = set()
+        for x in members:  # one pass: a fleet has hundreds, and every request asks
+            if not x.is_ready:
+                self.coming.add(x.next_role)
+            elif x.role == "prefill":
+                self.readers.append(x)
+            else:
+                self.writers.append(x)
 
     def why_end(self, ticket: Ticket) -> tuple[EventKind, str] | None:
         """The terminal event and its reason, for a ticket that no worker shall have any more."""

@@ -8,6 +8,7 @@ from typing import Literal
 
 import psutil
 
+from minipd.cache.tier_sizes import TierSizes
 from minipd.pools import messages as m
 from minipd.pools.links.choose import LinkKind
 from minipd.pools.links.emulated import Network
@@ -47,6 +48,7 @@ class Setup:
     deterministic: bool = False
     prefix_reuse: bool = True
     pace: Pace | None = None
+    tiers: TierSizes = TierSizes()  # of each worker; on disk each has a folder of its own
 
     def __post_init__(self) -> None:
         if min(self.num_prefill, self.num_decode) < 1:

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from minipd.cache.tier_sizes import TierSizes
 from minipd.pools import messages as m
 from minipd.pools.loop import process_main, serve
 
@@ -42,6 +43,7 @@ class WorkerSpec:
     sm_share: float | None = None
     deterministic: bool = False
     pace: Pace | None = None
+    tiers: TierSizes = TierSizes()
 
 
 class WorkerHandle(Protocol):

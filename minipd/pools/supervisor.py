@@ -61,6 +61,7 @@ class Supervisor:
             sm_share=setup.prefill_sm_share if index < setup.num_prefill else None,
             deterministic=setup.deterministic,
             pace=setup.pace,
+            tiers=setup.tiers.of_worker(name),
         )
         kind = ProcessWorker if setup.pool == "processes" else ThreadWorker
         self.handles[name], self._indices[name] = kind(spec), index

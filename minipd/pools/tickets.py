@@ -102,8 +102,9 @@ class Ticket:
             reason=self.reason,
         )
 
-    def join_queue(self, reader: Member) -> None:
-        self._queue, self._queued_tokens = reader.load, self.num_tokens
+    def join_queue(self, reader: Member, spared: int = 0) -> None:
+        """Wait to be read there, but for `spared` tokens that it holds already."""
+        self._queue, self._queued_tokens = reader.load, max(0, self.num_tokens - spared)
         reader.load.queued_prefill_tokens += self._queued_tokens
         reader.load.num_waiting_prefills += 1
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from minipd.cache.allocator import BlockAllocator
 from minipd.cache.store import KVStore
+from minipd.cache.tiers import KVTiers
 from minipd.engine.batch import Chunk
 from minipd.engine.text import StopWatcher
 from minipd.engine.worker import Worker
@@ -17,6 +18,7 @@ from minipd.pools.links.base import Link
 from minipd.pools.streams import compute_mark
 from minipd.sched.base import Scheduler
 from minipd.sched.colocated import Chunked, DecodeFirst, PrefillFirst
+from minipd.sched.prefix_router import forgotten_by
 from minipd.sched.split import DecodeOnly, PrefillOnly
 from minipd.timeline import TERMINAL_KINDS, Event
 
@@ -48,12 +50,14 @@ class PoolWorker:
         link: Link,
         stops: StopWatcher | None,
         clock: Callable[[], float],
+        tiers: KVTiers | None = None,
     ) -> None:
         self.identity = identity
         self.executor = executor
         self.link = link
         self.stops = stops
         self.clock = clock
+        self.tiers = tiers
         self.outbox: list[m.FromWorker] = []
         self.receiver = Receiver(identity, executor.store)
         self.sender = Sender(identity, executor.store, link, clock)
@@ -84,6 +88,8 @@ class PoolWorker:
             case m.Audit():
                 used = self.scheduler.allocator.num_used_blocks
                 self.outbox.append(m.Audited(used, len(self.scheduler.sequences)))
+            case m.TellForgotten():
+                self.scheduler.allocator.forgotten = []
             case m.Stop():
                 raise SystemExit(0)
             case _:
@@ -105,18 +111,19 @@ class PoolWorker:
                 pass  # about a request that has ended here in the meantime
 
     def configure(self, message: m.Configure) -> None:
-        """A new scheduler over an empty cache; the weights and the store stay."""
+        """A new scheduler over an empty cache and empty tiers; the weights and the store stay."""
         layout = self.executor.store.layout
         allocator = BlockAllocator(
             layout.num_blocks,
             layout.block_size,
             prefix_reuse=message.prefix_reuse,
             prefer_runs=self.executor.store.device.type == "cpu",
+            books=self.tiers.new_books() if self.tiers is not None else None,
         )
         self.scheduler = POLICIES[message.policy](
             self.identity.name, allocator, message.limits, self.identity.eos_ids, self.stops
         )
-        self.worker = Worker(self.executor, self.scheduler, self.clock)
+        self.worker = Worker(self.executor, self.scheduler, self.clock, self.tiers)
         self._connect_peers()
 
     def _connect_peers(self) -> None:
@@ -131,6 +138,9 @@ class PoolWorker:
             reserved = self.scheduler.reserve_pending(self.clock())
             if reserved:  # what the blocks' last owner had running on them must be over
                 compute_mark(self.executor.store.device).synchronize()
+            if self.tiers is not None:
+                self.worker.move_blocks(self.tiers, None)
+                reserved = [s for s in reserved if s.id in self.scheduler.reserved]
             for sequence in reserved:
                 self.outbox.append(
                     m.Reserved(sequence.id, tuple(sequence.block_ids), sequence.num_cached_tokens)
@@ -148,6 +158,8 @@ class PoolWorker:
         if events:  # in one message, ahead of the messages that follow from them
             self._forget_texts(events)
             self.outbox.insert(0, m.Happened(tuple(events)))
+        if gone := forgotten_by(self.scheduler.allocator):
+            self.outbox.insert(0, m.Forgotten(self.identity.name, gone))
         return bool(events)
 
     @property

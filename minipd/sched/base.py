@@ -7,17 +7,17 @@ that happens goes out as timeline events; so the real engine and the simulator r
 
 from __future__ import annotations
 
-import heapq
-import math
 from collections import deque
 from collections.abc import Callable
 
 from minipd.cache.allocator import BlockAllocator
 from minipd.engine.batch import Batch, chunk_of
 from minipd.request import FinishReason, PrefillReason, Request, Sequence
+from minipd.sched.deadlines import Deadlines
 from minipd.sched.limits import Limits
 from minipd.timeline import Event, EventKind, Value
 
+ADMISSIONS = ("prefill_started", "reserved")
 FinishCheck = Callable[[Sequence], FinishReason | None]
 
 
@@ -45,7 +45,7 @@ class Scheduler:
         self.running: list[Sequence] = []
         self.sequences: dict[str, Sequence] = {}
         self._events: list[Event] = []
-        self._deadlines: list[tuple[float, str]] = []  # a heap; finished requests may linger
+        self._deadlines = Deadlines(self.sequences)
 
     # -- what a worker calls ------------------------------------------------------------------
 
@@ -67,7 +67,8 @@ class Scheduler:
 
     def schedule(self, now: float) -> Batch | None:
         """The next step's batch, or None when nothing can run."""
-        self._expire(now)
+        for request_id in self._deadlines.due(now):
+            self.cancel(request_id, now, "deadline")
         picks = self.pick(now)
         if not picks:
             return None
@@ -98,6 +99,32 @@ class Scheduler:
         if sequence is not None:
             self.finish(sequence, reason, now)
         return sequence is not None
+
+    def take_back(self, unfilled: dict[int, bytes], batch: Batch | None) -> Batch | None:
+        """KV of these blocks did not come: who was to build on it is let in again, and not told."""
+        bad = self.allocator.unfill(unfilled)
+        for sequence in reversed(self.holders()):
+            blocks = sequence.block_ids[: sequence.num_cached_tokens // self.allocator.block_size]
+            if not bad.isdisjoint(blocks):
+                self.wait_again(sequence)
+                told = [e for e in self._events if e.kind in ADMISSIONS]
+                self._events.remove(next(e for e in told if e.request_id == sequence.id))
+        if batch is None:
+            return None
+        for chunk in list(batch.chunks):
+            if not self.sequences[chunk.request_id].block_ids:
+                batch.chunks.remove(chunk)
+                batch.num_prefill_tokens -= len(chunk.token_ids)
+        return batch if batch.chunks else None
+
+    def holders(self) -> list[Sequence]:
+        """Sequences that own blocks, the oldest first."""
+        return self.running
+
+    def wait_again(self, sequence: Sequence) -> None:
+        self.running.remove(sequence)
+        self.allocator.release(sequence)
+        self.waiting.appendleft(sequence)
 
     def drain_events(self) -> list[Event]:
         """Hand over the events since the last call."""
@@ -183,11 +210,7 @@ class Scheduler:
         self.emit(now, kind, sequence, reason=reason, output_tokens=len(sequence.output_ids))
 
     def watch_deadline(self, request: Request) -> None:
-        if request.deadline_s is not None and request.deadline_s < math.inf:
-            if len(self._deadlines) > 2 * len(self.sequences) + 64:  # mostly of ended requests
-                self._deadlines = [d for d in self._deadlines if self._counts(d)]
-                heapq.heapify(self._deadlines)
-            heapq.heappush(self._deadlines, (request.deadline_s, request.id))
+        self._deadlines.watch(request)
 
     def emit(self, now: float, kind: EventKind, sequence: Sequence, **data: Value) -> None:
         self._events.append(Event(now, kind, self.worker, sequence.id, data))
@@ -219,17 +242,6 @@ class Scheduler:
         if reason is None and len(sequence.output_ids) >= sampling.max_tokens:
             return "length"
         return reason
-
-    def _expire(self, now: float) -> None:
-        while self._deadlines and self._deadlines[0][0] <= now:
-            deadline = heapq.heappop(self._deadlines)
-            if self._counts(deadline):
-                self.cancel(deadline[1], now, "deadline")
-
-    def _counts(self, deadline: tuple[float, str]) -> bool:
-        """Is it that of a request that is here, not of an earlier one of the same id?"""
-        held = self.sequences.get(deadline[1])
-        return held is not None and held.request.deadline_s == deadline[0]
 
     def _emit_step(self, batch: Batch, now: float) -> None:
         tokens, seqs = batch.num_prefill_tokens, batch.num_decode_seqs

@@ -19,6 +19,7 @@ class WorkerLoad:
     queued_prefill_tokens: int = 0
     num_waiting_prefills: int = 0
     num_running: int = 0
+    cached_tokens: int = 0  # of the prompt being routed, where the router asks for it
 
 
 @dataclass(frozen=True, slots=True)

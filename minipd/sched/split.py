@@ -84,6 +84,16 @@ class DecodeOnly(Chunked):
             return False
         return self.allocator.can_admit(sequence, sequence.num_tokens + spare)
 
+    def holders(self) -> list[Sequence]:
+        return [*self.running, *self.reserved.values()]
+
+    def wait_again(self, sequence: Sequence) -> None:
+        if self.reserved.pop(sequence.id, None) is None:
+            super().wait_again(sequence)
+            return
+        self.allocator.release(sequence)
+        self.pending.appendleft(sequence)
+
     # -- after it -----------------------------------------------------------------------------
 
     def commit(self, request_id: str, token_id: int) -> None:

@@ -8,7 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
+from minipd.cli import app
 from minipd.fleet.calibrate import factors_for
 from minipd.fleet.configs import ConfigError
 from minipd.fleet.gpus import DeviceError, find_device
@@ -18,6 +21,8 @@ from minipd.fleet.planner import make_plan
 
 CHAT = Asked("Llama-3.1-8B", "L40S", 1000, 250, "1", "50ms", 10.0)
 H100 = find_device("H100")
+LOAD = {"--isl": "1000", "--osl": "250", "--ttft": "1", "--tpot": "50ms", "--rate": "10"}
+COMMAND = {"--model": "Llama-3.1-8B", "--gpu": "L40S"} | LOAD
 
 
 def test_impossible_slos_get_the_nearest_that_can_be_kept() -> None:
@@ -76,3 +81,48 @@ def test_a_config_without_a_needed_field_names_it(tmp_path: Path) -> None:
     path.write_text(json.dumps({"hidden_size": 64, "num_attention_heads": 4, "vocab_size": 9}))
     with pytest.raises(ConfigError, match="num_hidden_layers"):
         answer(replace(CHAT, model=str(path)))
+
+
+def plan(*changed: str) -> Result:
+    given = COMMAND | dict(zip(changed[::2], changed[1::2], strict=True))
+    return CliRunner().invoke(app, ["plan", *(word for pair in given.items() for word in pair)])
+
+
+def command(folder: Path, *changed: str) -> tuple[int, str]:
+    """Exit code and words of `minipd plan`, which must not have written anything."""
+    out = folder / "out.json"
+    result = plan(*changed, "--json", str(out))
+    assert not out.exists()
+    return result.exit_code, result.output.strip()
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        (("--model", "Llama-3.1-8X"), "nearest is meta-llama/Llama-3.1-8B"),
+        (("--rate", "0"), "--rate is 0"),
+        (("--rate", "nan"), "--rate is nan"),
+        (("--model", "Llama-3.1-405B", "--gpus", "4"), "812 GB"),
+    ],
+)
+def test_the_command_refuses_with_exit_code_2(
+    tmp_path: Path, changed: tuple[str, ...], says: str
+) -> None:
+    code, words = command(tmp_path, *changed)
+    assert code == 2 and says in words and "\n" not in words
+
+
+@pytest.mark.parametrize("content", ["", '{"timestamp": NaN, "input_length": 4}\n'])
+def test_a_bad_trace_is_told_before_anything_is_planned(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(content, "utf-8")
+    code, words = command(tmp_path, "--trace", str(path))
+    assert code == 2 and "bad.jsonl" in words and "\n" not in words
+
+
+def test_a_trace_of_one_request_is_verified(tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    path.write_text('{"timestamp": 0, "input_length": 9, "output_length": 2}\n', "utf-8")
+    result = plan("--trace", str(path))
+    assert result.exit_code == 0, result.output
+    assert "1 request of one.jsonl" in result.output

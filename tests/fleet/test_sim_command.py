@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from minipd.cli import app, explain
+from minipd.cli import app
 from minipd.fleet import sources
 from minipd.fleet.sources import Reshaping, from_file
 from minipd.measure.rows import TraceError
 from minipd.measure.traces import write_trace
 from minipd.measure.workloads import generate
 
-MOONCAKE = Path("/work/shared/traces/mooncake_synthetic.jsonl")
 SMALL = ["--requests", "40", "--rate", "20", "--seed", "1"]
 
 
@@ -27,11 +26,13 @@ def run(*arguments: str) -> str:
     return result.output
 
 
-def refused(*arguments: str) -> str:
-    """The sentence with which it is refused."""
-    result = CliRunner().invoke(app, ["simulate", *arguments])
-    assert result.exit_code != 0, result.output
-    return explain(result.exception) if isinstance(result.exception, Exception) else result.output
+def refused(folder: Path, *arguments: str) -> str:
+    """The sentence with which it is refused: exit code 2, and nothing is written."""
+    out = folder / "out.json"
+    result = CliRunner().invoke(app, ["simulate", *arguments, "--json", str(out)])
+    assert result.exit_code == 2, result.output + repr(result.exception)
+    assert not out.exists()
+    return result.output.strip()
 
 
 def mooncake_file(folder: Path) -> Path:
@@ -44,28 +45,6 @@ def mooncake_file(folder: Path) -> Path:
     path = folder / "trace.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     return path
-
-
-def test_statistics_of_a_trace(tmp_path: Path) -> None:
-    out = tmp_path / "stats.json"
-    words = run("--trace", str(mooncake_file(tmp_path)), "--stats", "--json", str(out))
-    told = json.loads(out.read_text("utf-8"))
-    assert told["requests"] == 3 and told["span_s"] == 3.0
-    assert told["prefix_hits"]["token_weighted"] == pytest.approx(1024 / 3500)
-    assert told["prefix_hits"]["per_request"] == pytest.approx(1024 / 1400 / 3)
-    assert "prefix hits, token-weighted" in words
-
-
-@pytest.mark.skipif(not MOONCAKE.is_file(), reason="needs Mooncake's synthetic trace")
-def test_mooncakes_two_averages(tmp_path: Path) -> None:
-    """Facts section 5: 65.1 % of the tokens, 43.2 % of the average request."""
-    out = tmp_path / "stats.json"
-    run("--trace", str(MOONCAKE), "--stats", "--json", str(out))
-    told = json.loads(out.read_text("utf-8"))
-    assert told["requests"] == 3993
-    assert told["prefix_hits"]["token_weighted"] == pytest.approx(0.651, abs=0.0005)
-    assert told["prefix_hits"]["per_request"] == pytest.approx(0.432, abs=0.0005)
-    assert told["rate_per_s"] == pytest.approx(3.907, abs=0.001)
 
 
 def test_three_modes_side_by_side(tmp_path: Path) -> None:
@@ -123,11 +102,43 @@ def test_a_single_request() -> None:
         (["--rebalance"], "both --ttft and --tpot"),
         (["--trace", "nowhere.csv"], "check the path"),
         (["--max-running", "0"], "whole number from 1"),
+        (["--tpot", "1e-6"], "one decode step of Llama-3.1-8B takes 0.0"),
+        (["--ttft", "1e-6"], "reading one token"),
+        (["--mode", "chunked", "--tpot", "1e-6"], "give more seconds"),
     ],
 )
-def test_mistakes_get_one_sentence(arguments: list[str], says: str) -> None:
-    words = refused(*arguments)
-    assert says in words and "\n" not in words.strip()
+def test_mistakes_get_one_sentence(tmp_path: Path, arguments: list[str], says: str) -> None:
+    words = refused(tmp_path, *arguments)
+    assert says in words and "\n" not in words
+
+
+BAD_FILES = {
+    "config.json": (
+        '{"hidden_size": 64, "num_attention_heads": 4, "vocab_size": 9}',
+        "no num_hidden_layers",
+    ),
+    "nan.json": ('{"hidden_size": NaN, "num_hidden_layers": 2}', "hidden_size = nan"),
+    "nan.jsonl": ('{"timestamp": NaN, "input_length": 4, "output_length": 1}', "Line 1 of nan"),
+    "none.jsonl": ("", "none.jsonl is empty"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_files_are_named(tmp_path: Path, name: str) -> None:
+    path, (content, says) = tmp_path / name, BAD_FILES[name]
+    path.write_text(content, "utf-8")
+    option = "--trace" if name.endswith("l") else "--model"
+    assert says in refused(tmp_path, option, str(path))
+
+
+def test_a_trace_ten_times_the_kv_of_a_worker(tmp_path: Path) -> None:
+    """Every request fits alone, all together do not: they wait, and all are served."""
+    rows = [{"timestamp": 0, "input_length": 700, "output_length": 50, "hash_ids": [0, 1]}] * 20
+    path, out = tmp_path / "trace.jsonl", tmp_path / "out.json"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    run("--trace", str(path), "--kv-tokens", "1500", "--json", str(out))
+    told = json.loads(out.read_text("utf-8"))["modes"]["disaggregated"]
+    assert (told["summary"]["finished"], told["leaked_blocks"]) == (20, 0)
 
 
 # -- where requests come from ---------------------------------------------------------------------

@@ -9,6 +9,7 @@ import torch
 
 from minipd.engine.batch import Chunk
 from minipd.engine.executor import Executor
+from minipd.fleet.formulas import expected_touched
 from minipd.measure import counts, phases
 from minipd.measure.peer import TransformersEngine
 from minipd.measure.phases import MinipdEngine, random_tokens
@@ -120,10 +121,34 @@ def test_tg128_is_128_single_tokens_from_depth_0(
     MinipdEngine(tiny, 512, 4).decode(tokens, 4)
     assert len(passes) == 128
     for depth, chunks in enumerate(passes):
-        assert [(c.token_ids, c.start) for c in chunks] == [([tokens[depth]], depth)] * 4
+        ids = [tokens[(depth + sequence) % 128] for sequence in range(4)]
+        assert [(c.token_ids, c.start) for c in chunks] == [([one], depth) for one in ids]
         assert all(c.sampling is not None for c in chunks)
     owned = [set(chunk.block_ids) for chunk in passes[-1]]
     assert len(set.union(*owned)) == sum(map(len, owned)), "sequences never share a block"
+
+
+def test_a_token_computes_with_its_own_experts_and_a_step_reads_all_that_were_chosen() -> None:
+    model = load("tiny-moe")
+    c, one = model.config, 3 * 64 * 32  # weights of one expert
+    shared = sum(
+        p.numel() for n, p in model.decoder.named_parameters() if p.dim() == 2 and n != "embed"
+    )
+    head = model.decoder.head.numel()
+    assert c.num_matmul_parameters == shared + head + 4 * 8 * one
+    assert counts.decode_flops(c, 1, 0) == 2 * c.num_matmul_parameters
+    assert counts.weight_bytes(c, 4, 3, 20.5) - counts.weight_bytes(c, 4, 3) == 4 * 4 * 12.5 * one
+    everything = sum(p.numel() for n, p in model.decoder.named_parameters() if n != "embed")
+    assert counts.weight_bytes(c, 4, 2, 128) == 4 * (everything + 2 * 64)
+    assert counts.decode_bytes(c, 4, 2, 0, 128) == counts.weight_bytes(c, 4, 2, 128)
+
+
+def test_experts_are_counted_over_the_very_passes_that_are_timed() -> None:
+    """Sequences that all said the same would read 8 experts, however many they are."""
+    moe = load("tiny-moe")
+    engine, tokens = MinipdEngine(moe, 64, 16), random_tokens(moe.config.vocab_size, 64)
+    assert engine.experts_read(tokens, 1) == 8
+    assert expected_touched(128, 8, 8) < engine.experts_read(tokens, 16) < 128
 
 
 def test_tokens_are_the_same_each_time_and_in_the_vocabulary() -> None:

@@ -26,6 +26,7 @@ TEXTS = [
     [
         ("tiny", "2623206b89b9d9a8", "ba1c8b9e921d6683"),
         ("mini", "52e62ca43889d7b3", "ba1c8b9e921d6683"),
+        ("tiny-moe", "1067ab911337464b", "ba1c8b9e921d6683"),
     ],
 )
 def test_the_files_are_the_same_bytes_on_every_machine(
@@ -61,7 +62,7 @@ def test_chat_template_and_end_token(cache: Path) -> None:
     assert model.eos_ids == {0}
 
 
-@pytest.mark.parametrize("name", ["tiny", "mini"])
+@pytest.mark.parametrize("name", ["tiny", "mini", "tiny-moe"])
 def test_transformers_opens_it_and_agrees(cache: Path, name: str, logits_of: Any) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from minipd.cache.store import KVStore
+from minipd.cache.tiers import KVTiers
 from minipd.engine.executor import Executor
 from minipd.engine.text import StopWatcher
 from minipd.model.load import LoadedModel
@@ -137,7 +138,11 @@ class HandDriven:
         link.is_reachable = self.is_reachable
         stops = StopWatcher(self.model.tokenizer)
         clock: Callable[[], float] = lambda: self.now  # noqa: E731
-        worker = PoolWorker(identity, self.executor_for(name), link, stops, clock)
+        executor, sizes = self.executor_for(name), self.setup.tiers
+        tiers = None
+        if sizes:
+            tiers = KVTiers(executor.store, identity.fingerprint, sizes.of_worker(name), clock)
+        worker = PoolWorker(identity, executor, link, stops, clock, tiers)
         self.workers[name] = worker
         self.inboxes[name] = deque([order])
         self._introduce(name)

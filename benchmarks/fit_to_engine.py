@@ -1,0 +1,175 @@
+"""Traces for the real engine, and from its timelines to what a simulator must be told of it.
+
+Used by simulate_vs_engine.py. Both sides of a run, real and simulated, are timelines: what steps of
+each kind last is compared on them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from minipd.fleet.timers import Points, PointTimer, Read
+from minipd.fleet.under_way import Costs
+from minipd.measure.metrics import run_metrics
+from minipd.measure.ordering import count, number
+from minipd.measure.rows import TraceRow
+from minipd.measure.slo import SLO
+from minipd.measure.workloads import generate
+from minipd.timeline import Event
+
+NO_SLO = SLO()
+LOAD = 0.5  # of two workers that each do everything
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """All that the simulator is told of this machine."""
+
+    timer: PointTimer
+    costs: Costs
+    prefill_scale: float = 1.0
+    decode_scale: float = 1.0
+
+
+@dataclass(slots=True)
+class Side:
+    """One mode's events, real or simulated, and its figures."""
+
+    events: list[Event]
+    figures: dict[str, float]
+
+
+def trace_of(kind: str, seed: int, number_of: int, timer: PointTimer, most: int) -> list[TraceRow]:
+    """Short prompts and answers, at `LOAD` of what two workers can do."""
+    made = generate(kind, number_of, 1.0, seed)
+    rows = [
+        TraceRow(
+            row.arrival_s,
+            max(8, min(row.prompt_tokens // 4, most)),
+            max(4, min(row.output_tokens // 4, 48)),
+            row.kind,
+        )
+        for row in made
+    ]
+    work_s = statistics.fmean(
+        timer.seconds([Read(row.prompt_tokens, 0)], 0, 0)
+        + row.output_tokens * timer.decode_line(4, 4 * row.prompt_tokens).first_s / 4
+        for row in rows
+    )
+    span_s = work_s * len(rows) / (2 * LOAD)
+    stretch = span_s / (rows[-1].arrival_s - rows[0].arrival_s)
+    return [replace(row, arrival_s=row.arrival_s * stretch) for row in rows]
+
+
+def figures_of(events: Sequence[Event], slo: SLO) -> dict[str, float]:
+    """Medians over requests, and good requests per second of the run."""
+    summary = run_metrics(events, slo).result()
+    found = {"goodput_per_s": summary.goodput_per_s, "attainment": summary.attainment or 0.0}
+    for name in ("ttft", "tpot"):
+        latency = summary.latency[f"{name}_s"]
+        found[f"{name}_p50_s"] = latency.p50 if latency else 0.0
+    return found
+
+
+def steps_of(sides: dict[str, Side], kind: str, modes: Sequence[str]) -> list[tuple[float, int]]:
+    """Seconds and prompt tokens of every step of a kind: prefill, decode or mixed."""
+    found: list[tuple[float, int]] = []
+    for event in (e for mode in modes for e in sides[mode].events if e.kind == "step"):
+        tokens, sequences = count(event, "prefill_tokens"), count(event, "decode_seqs")
+        this = "decode" if not tokens else "mixed" if sequences else "prefill"
+        if this == kind:
+            found.append((event.t_s - number(event, "start_s"), tokens))
+    return found
+
+
+def busy_s(events: Sequence[Event]) -> float:
+    """Seconds of all steps of a run together."""
+    return sum(event.t_s - number(event, "start_s") for event in events if event.kind == "step")
+
+
+def ratio(kind: str, modes: Sequence[str], a: dict[str, Side], b: dict[str, Side]) -> float:
+    """How much longer steps of a kind take in `a` than in `b`: per prompt token, or per step."""
+    rates: list[float] = []
+    for side in (a, b):
+        steps = steps_of(side, kind, modes)
+        units = sum(tokens for _, tokens in steps) if kind == "prefill" else len(steps)
+        if not units:
+            return 1.0
+        rates.append(sum(seconds for seconds, _ in steps) / units)
+    return rates[0] / rates[1]
+
+
+def scaled(points: Points, factor: float) -> Points:
+    return tuple((x, y * factor) for x, y in points)
+
+
+def rescaled(timer: PointTimer, prefill: float, decode: float, shared_s: float) -> PointTimer:
+    return PointTimer(
+        scaled(timer.prefill, prefill),
+        scaled(timer.decode, decode),
+        timer.per_context_token_s * decode,
+        shared_s,
+    )
+
+
+def costs_of(sides: dict[str, Side]) -> Costs:
+    """What the split's timeline tells of copying, checking, waiting between steps and messages."""
+    events = sides["disaggregated"].events
+    sent = [e for e in events if e.kind == "handoff_finished"]
+    kept = [e for e in events if e.kind == "committed"]
+    num_bytes = max(1, sum(count(e, "bytes") for e in sent))
+    arrived = {e.request_id: e.t_s for e in events if e.kind == "arrived"}
+    hops = sorted(e.t_s - arrived[e.request_id] for e in events if e.kind == "reserved")
+    return Costs(
+        step_s=_between_steps(sides),
+        message_s=max(0.0, hops[0]) if hops else 0.0,  # that of an idle worker
+        copy_s_per_byte=sum(number(e, "copy_s") for e in sent) / num_bytes,
+        verify_s_per_byte=sum(number(e, "verify_s") for e in kept) / num_bytes,
+    )
+
+
+def _between_steps(sides: dict[str, Side]) -> float:
+    """From the end of a step to the next one's start, of a worker that has something to do."""
+    gaps: list[float] = []
+    for side in sides.values():
+        ends: dict[str, float] = {}
+        for event in (e for e in side.events if e.kind == "step"):
+            gap_s = number(event, "start_s") - ends.get(event.worker, -1.0)
+            gaps += [gap_s] if 0.0 <= gap_s < 0.005 else []
+            ends[event.worker] = event.t_s
+    return statistics.median(gaps) if gaps else 0.0
+
+
+def calibrate(
+    measured: dict[str, Side],
+    base: PointTimer,
+    costs: Costs,
+    simulate_with: Callable[[Calibrated], dict[str, Side]],
+) -> Calibrated:
+    """Scale the steps until those of the calibration trace last as long as they did."""
+    prefill = decode = 1.0
+    shared_s = 0.0
+    for _ in range(3):
+        now = Calibrated(rescaled(base, prefill, decode, shared_s), costs, prefill, decode)
+        made = simulate_with(now)
+        prefill *= ratio("prefill", ["colocated"], measured, made)
+        decode *= ratio("decode", ["colocated", "disaggregated"], measured, made)
+        means = [
+            statistics.fmean(s for s, _ in steps)
+            if (steps := steps_of(x, "mixed", ["chunked"]))
+            else 0.0
+            for x in (measured, made)
+        ]
+        shared_s += means[1] - means[0]
+    return Calibrated(rescaled(base, prefill, decode, shared_s), costs, prefill, decode)
+
+
+def slo_of(measured: dict[str, Side]) -> SLO:
+    """Limits that a loaded run misses now and then: twice the calibration's median TTFT, and half
+    as much again as its median TPOT, both of the mode in the middle."""
+    found = [figures_of(side.events, NO_SLO) for side in measured.values()]
+    ttft_s = statistics.median(x["ttft_p50_s"] for x in found)
+    tpot_s = statistics.median(x["tpot_p50_s"] for x in found)
+    return SLO(ttft_s=2.0 * ttft_s, tpot_s=1.5 * tpot_s)

@@ -1,0 +1,232 @@
+"""The simulator against the real engine on this machine: three modes, traces it was not fitted to.
+
+    python benchmarks/simulate_vs_engine.py --json benchmarks/raw/simulate_vs_engine.json
+
+1. Measures step times with one worker's share of the cores (`minipd.measure.pace`).
+2. Serves a calibration trace in three modes on two workers, simulates it too, and takes from the
+   two timelines: how much longer steps of each kind take in a worker than measured alone, what a
+   step that reads and writes saves, and what copying and verifying KV cost.
+3. Serves other traces, simulates them with those numbers, and compares the median TTFT and TPOT,
+   and the goodput (requests within SLOs set from the calibration trace, per second).
+
+Every trace is served several times, the modes in another order each time, and the run in the middle
+by time spent in steps counts, so that a short disturbance does not. Takes a few minutes with the
+model `mini` on a machine that does nothing else: both workers need their cores. With --paced the
+workers replay the measured steps, so that only queueing, messages and hand-offs are compared, and
+other programs disturb less. Exits with 1 when, in a mode, the median error of one of the three over
+the traces is above 10 %. "decode steps x 1.30" says that steps lasted 30 % longer than simulated in
+that run: far from 1, the machine was disturbed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from fit_to_engine import (
+    NO_SLO,
+    Calibrated,
+    Side,
+    busy_s,
+    calibrate,
+    costs_of,
+    figures_of,
+    ratio,
+    slo_of,
+    trace_of,
+)
+
+from minipd.fleet.fleet import Fleet, WorkerKind
+from minipd.fleet.simulate import simulate
+from minipd.fleet.timers import PointTimer
+from minipd.measure.contest import (
+    CHUNKED,
+    COLOCATED,
+    DISAGGREGATED,
+    Contender,
+    blocks_for,
+    hold,
+    requests_of,
+    split_cores,
+)
+from minipd.measure.machine import describe_machine
+from minipd.measure.pace import measure_pace
+from minipd.measure.report import write_json
+from minipd.measure.rows import TraceRow
+from minipd.measure.slo import SLO
+from minipd.model.load import LoadedModel, load
+from minipd.pools.cluster import Cluster
+from minipd.pools.setup import Setup
+from minipd.timeline import Event
+
+BAR = 0.10
+MODES = (COLOCATED, CHUNKED, DISAGGREGATED)
+BLOCK = 16
+CALIBRATION = ("chat", 900)
+TRACES = (("chat", 1), ("api", 2), ("mixed", 3))  # kind, seed
+FIGURES = ("ttft_p50_s", "tpot_p50_s", "goodput_per_s")
+
+
+# -- both sides of one trace -----------------------------------------------------------------------
+
+
+def real(
+    cluster: Cluster, model: LoadedModel, rows: list[TraceRow], slo: SLO, rounds: int
+) -> dict[str, Side]:
+    """Of each mode the round in the middle, by time spent in steps."""
+    requests = requests_of(rows, model.config, model.eos_ids)
+    timelines: dict[str, list[list[Event]]] = {mode.name: [] for mode in MODES}
+    for n in range(rounds):
+        first = n % len(MODES)
+        outcomes = hold(cluster, MODES[first:] + MODES[:first], requests, keep=None)
+        for name, outcome in outcomes.items():
+            timelines[name].append(outcome.run.timeline)
+    middle = {name: sorted(runs, key=busy_s)[rounds // 2] for name, runs in timelines.items()}
+    return {name: Side(events, figures_of(events, slo)) for name, events in middle.items()}
+
+
+def simulated(
+    found: Calibrated, setup: Setup, model: LoadedModel, rows: list[TraceRow], slo: SLO
+) -> dict[str, Side]:
+    return {mode.name: _simulated(found, setup, model, rows, slo, mode) for mode in MODES}
+
+
+def _simulated(
+    found: Calibrated,
+    setup: Setup,
+    model: LoadedModel,
+    rows: list[TraceRow],
+    slo: SLO,
+    mode: Contender,
+) -> Side:
+    """The same fleet as `setup`: workers, limits, blocks."""
+    kind = WorkerKind(found.timer, setup.num_blocks * setup.block_size)
+    costs = found.costs if mode is DISAGGREGATED else replace(found.costs, message_s=0.0)
+    fleet = Fleet(
+        kind,
+        kind,
+        mode=mode.mode,
+        limits=setup.limits,
+        chunk_tokens=setup.chunk_tokens,
+        block_size=setup.block_size,
+        kv_bytes_per_token=model.config.kv_bytes_per_token(),
+        num_layers=model.config.num_layers,
+        costs=costs,
+    )
+    events: list[Event] = []
+    simulate(fleet, rows, on_event=events.append)
+    return Side(events, figures_of(events, slo))
+
+
+# -- the comparison --------------------------------------------------------------------------------
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--requests", type=int, default=40, help="of each trace")
+    parser.add_argument("--rounds", type=int, default=3, help="times that each trace is served")
+    parser.add_argument("--max-prompt-tokens", type=int, default=400)
+    parser.add_argument("--paced", action="store_true", help="workers replay the measured steps")
+    parser.add_argument("--json", type=Path, help="file for the raw figures")
+    options = parser.parse_args()
+    model, cores = load(options.model), split_cores(2)
+    pace = measure_pace(model, cores)
+    base = PointTimer(pace.prefill, pace.decode, pace.per_context_token_s)
+    number_of, most = options.requests, options.max_prompt_tokens
+    traces = {
+        f"{kind}-{seed}": trace_of(kind, seed, number_of, base, most)
+        for kind, seed in (CALIBRATION, *TRACES)
+    }
+    first, *others = traces
+    everything = [
+        r for rows in traces.values() for r in requests_of(rows, model.config, frozenset())
+    ]
+    setup = Setup(
+        model=str(model.folder),
+        num_blocks=blocks_for(everything, model.config, BLOCK, 2),
+        block_size=BLOCK,
+        cpus=() if options.paced else cores.cpus,
+        threads=cores.threads,
+        pace=pace if options.paced else None,
+    )
+    compared: dict[str, Any] = {}
+    with Cluster(setup) as cluster:
+        measured = real(cluster, model, traces[first], NO_SLO, options.rounds)
+        costs = costs_of(measured)
+        if options.paced:  # such a worker copies while it sleeps
+            costs = replace(costs, copy_s_per_byte=0.0)
+        found = calibrate(
+            measured, base, costs, lambda c: simulated(c, setup, model, traces[first], NO_SLO)
+        )
+        slo = slo_of(measured)
+        print(f"calibrated: {found}\nSLO: {slo}", flush=True)
+        for name in others:
+            sides = (
+                real(cluster, model, traces[name], slo, options.rounds),
+                simulated(found, setup, model, traces[name], slo),
+            )
+            compared[name] = compare(name, *sides)
+        notes = cluster.notes
+    worst = summary_of(compared)
+    if options.json:
+        record = {
+            "machine": describe_machine().to_dict(),
+            "paced": options.paced,
+            "rounds": options.rounds,
+            "model": {"name": model.name, "fingerprint": model.fingerprint},
+            "pace": asdict(pace),
+            "calibrated": asdict(found),
+            "slo": asdict(slo),
+            "notes": notes,
+            "traces": compared,
+            "median_errors": worst,
+            "bar": BAR,
+        }
+        write_json(options.json, record)
+    return 0 if all(error <= BAR for error in worst.values()) else 1
+
+
+def compare(name: str, measured: dict[str, Side], made: dict[str, Side]) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    for mode in measured:
+        a, b = measured[mode].figures, made[mode].figures
+        told[mode] = {
+            figure: {
+                "real": a[figure],
+                "simulated": b[figure],
+                "error": b[figure] / a[figure] - 1.0,
+            }
+            for figure in FIGURES
+            if a[figure]
+        } | {"attainment": {"real": a["attainment"], "simulated": b["attainment"]}}
+        words = ", ".join(
+            f"{figure} {x['real']:.4g} / {x['simulated']:.4g} ({x['error']:+.1%})"
+            for figure, x in told[mode].items()
+            if "error" in x
+        )
+        longer = ratio("decode", [mode], measured, made)
+        told[mode]["decode_steps"] = {"real_over_simulated": longer}
+        print(f"{name} {mode}: {words}; decode steps x {longer:.2f}", flush=True)
+    return told
+
+
+def summary_of(compared: dict[str, Any]) -> dict[str, float]:
+    """Per mode and figure the median over traces of the error's size."""
+    worst: dict[str, float] = {}
+    for mode in (contender.name for contender in MODES):
+        for figure in FIGURES:
+            errors = [abs(t[mode][figure]["error"]) for t in compared.values() if figure in t[mode]]
+            worst[f"{mode} {figure}"] = statistics.median(errors)
+            print(f"{mode} {figure}: median error {worst[f'{mode} {figure}']:.1%}")
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main())
