@@ -7,18 +7,29 @@ each kind last is compared on them.
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from minipd.engine.batch import Chunk
+from minipd.engine.executor import Executor
 from minipd.fleet.timers import Points, PointTimer, Read
 from minipd.fleet.under_way import Costs
+from minipd.measure.contest import Cores
+from minipd.measure.machine import pinned
 from minipd.measure.metrics import run_metrics
 from minipd.measure.ordering import count, number
 from minipd.measure.rows import TraceRow
 from minipd.measure.slo import SLO
+from minipd.measure.stopwatch import num_threads
 from minipd.measure.workloads import generate
+from minipd.model.load import LoadedModel
+from minipd.request import SamplingParams
 from minipd.timeline import Event
 
+BLOCK = 16
+PROBE_TOKENS = 128
+PROBE_BLOCKS = PROBE_TOKENS // BLOCK + 1
 NO_SLO = SLO()
 LOAD = 0.5  # of two workers that each do everything
 
@@ -35,10 +46,38 @@ class Calibrated:
 
 @dataclass(slots=True)
 class Side:
-    """One mode's events, real or simulated, and its figures."""
+    """One mode's events, real or simulated, and its figures; `probe_s` is how long the same few
+    steps took just before and after a real run, alone: the machine's speed at that time."""
 
     events: list[Event]
     figures: dict[str, float]
+    probe_s: float = 1.0
+
+
+class Probe:
+    """Times the same few steps each time, on every worker's cores in turn."""
+
+    def __init__(self, model: LoadedModel, cores: Cores) -> None:
+        self.cores, self.executor = cores, Executor(model, 4 * PROBE_BLOCKS, BLOCK)
+
+    def __call__(self) -> float:
+        cpus = self.cores.cpus or (None,)
+        return statistics.fmean(self._seconds(one) for one in cpus)
+
+    def _seconds(self, cpus: tuple[int, ...] | None) -> float:
+        prompt = self._chunk(0, PROBE_TOKENS, 0)
+        written = [self._chunk(n, 1, PROBE_TOKENS) for n in range(4)]
+        with pinned(cpus), num_threads(self.cores.threads):
+            began = time.monotonic()
+            for _ in range(3):
+                self.executor.forward([prompt])
+                for _ in range(8):
+                    self.executor.forward(written)
+        return time.monotonic() - began
+
+    def _chunk(self, sequence: int, count: int, start: int) -> Chunk:
+        blocks = list(range(sequence * PROBE_BLOCKS, (sequence + 1) * PROBE_BLOCKS))
+        return Chunk(f"probe-{sequence}", [1] * count, start, blocks, SamplingParams())
 
 
 def trace_of(kind: str, seed: int, number_of: int, timer: PointTimer, most: int) -> list[TraceRow]:

@@ -10,7 +10,9 @@
    and the goodput (requests within SLOs set from the calibration trace, per second).
 
 Every trace is served several times, the modes in another order each time, and the run in the middle
-by time spent in steps counts, so that a short disturbance does not. Takes a few minutes with the
+by time spent in steps counts, so that a short disturbance does not. The same few steps are timed
+before and after each run, and the simulated steps are as much longer as those were: that tells the
+simulator how fast the machine was then, and nothing of the run. Takes a few minutes with the
 model `mini` on a machine that does nothing else: both workers need their cores. With --paced the
 workers replay the measured steps, so that only queueing, messages and hand-offs are compared, and
 other programs disturb less. Exits with 1 when, in a mode, the median error of one of the three over
@@ -23,19 +25,23 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from fit_to_engine import (
+    BLOCK,
     NO_SLO,
     Calibrated,
+    Probe,
     Side,
     busy_s,
     calibrate,
     costs_of,
     figures_of,
     ratio,
+    rescaled,
     slo_of,
     trace_of,
 )
@@ -65,7 +71,6 @@ from minipd.timeline import Event
 
 BAR = 0.10
 MODES = (COLOCATED, CHUNKED, DISAGGREGATED)
-BLOCK = 16
 CALIBRATION = ("chat", 900)
 TRACES = (("chat", 1), ("api", 2), ("mixed", 3))  # kind, seed
 FIGURES = ("ttft_p50_s", "tpot_p50_s", "goodput_per_s")
@@ -75,24 +80,45 @@ FIGURES = ("ttft_p50_s", "tpot_p50_s", "goodput_per_s")
 
 
 def real(
-    cluster: Cluster, model: LoadedModel, rows: list[TraceRow], slo: SLO, rounds: int
+    cluster: Cluster,
+    model: LoadedModel,
+    rows: list[TraceRow],
+    slo: SLO,
+    rounds: int,
+    probe: Callable[[], float],
 ) -> dict[str, Side]:
     """Of each mode the round in the middle, by time spent in steps."""
     requests = requests_of(rows, model.config, model.eos_ids)
-    timelines: dict[str, list[list[Event]]] = {mode.name: [] for mode in MODES}
+    runs: dict[str, list[Side]] = {mode.name: [] for mode in MODES}
+    before_s = probe()
     for n in range(rounds):
         first = n % len(MODES)
-        outcomes = hold(cluster, MODES[first:] + MODES[:first], requests, keep=None)
-        for name, outcome in outcomes.items():
-            timelines[name].append(outcome.run.timeline)
-    middle = {name: sorted(runs, key=busy_s)[rounds // 2] for name, runs in timelines.items()}
-    return {name: Side(events, figures_of(events, slo)) for name, events in middle.items()}
+        for mode in MODES[first:] + MODES[:first]:
+            events = hold(cluster, [mode], requests, keep=None)[mode.name].run.timeline
+            after_s = probe()
+            runs[mode.name].append(Side(events, figures_of(events, slo), (before_s + after_s) / 2))
+            before_s = after_s
+    return {
+        name: sorted(sides, key=lambda side: busy_s(side.events))[rounds // 2]
+        for name, sides in runs.items()
+    }
 
 
 def simulated(
-    found: Calibrated, setup: Setup, model: LoadedModel, rows: list[TraceRow], slo: SLO
+    found: Calibrated,
+    setup: Setup,
+    model: LoadedModel,
+    rows: list[TraceRow],
+    slo: SLO,
+    slower: dict[str, float],
 ) -> dict[str, Side]:
-    return {mode.name: _simulated(found, setup, model, rows, slo, mode) for mode in MODES}
+    """Each mode on a machine so many times slower than `found` says."""
+    sides: dict[str, Side] = {}
+    for mode in MODES:
+        factor = slower[mode.name]
+        timer = rescaled(found.timer, factor, factor, found.timer.shared_s * factor)
+        sides[mode.name] = _simulated(replace(found, timer=timer), setup, model, rows, slo, mode)
+    return sides
 
 
 def _simulated(
@@ -158,21 +184,28 @@ def main() -> int:
     )
     compared: dict[str, Any] = {}
     with Cluster(setup) as cluster:
-        measured = real(cluster, model, traces[first], NO_SLO, options.rounds)
+        probe = (lambda: 1.0) if options.paced else Probe(model, cores)
+        measured = real(cluster, model, traces[first], NO_SLO, options.rounds, probe)
+        usual_s = statistics.fmean(side.probe_s for side in measured.values())
+
+        def slower(sides: dict[str, Side]) -> dict[str, float]:
+            return {name: side.probe_s / usual_s for name, side in sides.items()}
+
         costs = costs_of(measured)
         if options.paced:  # such a worker copies while it sleeps
             costs = replace(costs, copy_s_per_byte=0.0)
         found = calibrate(
-            measured, base, costs, lambda c: simulated(c, setup, model, traces[first], NO_SLO)
+            measured,
+            base,
+            costs,
+            lambda c: simulated(c, setup, model, traces[first], NO_SLO, slower(measured)),
         )
         slo = slo_of(measured)
         print(f"calibrated: {found}\nSLO: {slo}", flush=True)
         for name in others:
-            sides = (
-                real(cluster, model, traces[name], slo, options.rounds),
-                simulated(found, setup, model, traces[name], slo),
-            )
-            compared[name] = compare(name, *sides)
+            served = real(cluster, model, traces[name], slo, options.rounds, probe)
+            made = simulated(found, setup, model, traces[name], slo, slower(served))
+            compared[name] = compare(name, served, made) | {"slower": slower(served)}
         notes = cluster.notes
     worst = summary_of(compared)
     if options.json:

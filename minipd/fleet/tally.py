@@ -135,7 +135,7 @@ class Tally(RunMetrics):
 
     def _use(self, worker: str, steps: int, tokens: int, seconds: float) -> None:
         """As `WorkerUse.feed` would count that many decode steps."""
-        use = self._workers.setdefault(worker, WorkerUse(worker))
+        use = self._use_of(worker)
         use.steps, use.decode_tokens = use.steps + steps, use.decode_tokens + tokens
         use.busy_s += seconds
         use.decode_busy_s += seconds

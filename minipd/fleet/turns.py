@@ -208,7 +208,8 @@ class Turning:
             if step.writes:
                 self.observer.first_gaps(self.name, now, step.writes)
                 write(self.scheduler, step.writes, 1, now)
-            for request_id in wanted:
-                self.observer.joined(self.name, request_id)
+            if not isinstance(self.scheduler, PrefillOnly):  # there, nobody stays to decode
+                for request_id in wanted:
+                    self.observer.joined(self.name, request_id)
         self.after_step(step, end_s)
         self._turn()

@@ -97,11 +97,16 @@ class RunMetrics:
 
     def _feed_worker(self, event: Event) -> None:
         self._roles.feed(event)
-        use = self._workers.setdefault(event.worker, WorkerUse(event.worker))
+        use = self._use_of(event.worker)
         use.feed(event, self._roles.get(event.worker))
         alone = event.kind == "step" and not count(event, "prefill_tokens")
         if alone and count(event, "decode_seqs"):
             self._decode_steps.add(event.t_s - number(event, "start_s", event.t_s))
+
+    def _use_of(self, worker: str) -> WorkerUse:
+        if worker not in self._workers:
+            self._workers[worker] = WorkerUse(worker)
+        return self._workers[worker]
 
     def _arrive(self, event: Event) -> None:
         self._counts.arrived += 1

@@ -40,6 +40,7 @@ class Coordinator(Dispatcher):
     def member_ready(self, name: str) -> None:
         member = self.members[name]
         member.is_ready = True
+        self.members.changed()
         if self.prefixes is not None:
             self.prefixes.known.forget(name)
             member.send(m.TellForgotten())
@@ -173,7 +174,7 @@ class Coordinator(Dispatcher):
             ticket.writer.send(m.Drop(message.request_id))
             self._place_anew(ticket)
             return
-        reader = reader_of(ticket, self.members.values())
+        reader = reader_of(ticket, self.members)
         if reader is not ticket.reader:
             ticket.leave_queue()
         if reader is None:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from minipd.pools import messages as m
-from minipd.pools.placing import Roster
+from minipd.pools.placing import Members
 from minipd.pools.roles import RoleChanges
 from minipd.pools.tickets import Member, Ticket
 from minipd.request import Request
@@ -27,7 +27,7 @@ class Dispatcher:
         self.prefixes = router if isinstance(router, PrefixAware) else None
         self.clock = clock
         self.emit = emit
-        self.members: dict[str, Member] = {}
+        self.members = Members()
         self.tickets: dict[str, Ticket] = {}  # of requests that no worker has ended
         self._parked: deque[Ticket] = deque()
         self._draining: dict[str, Ticket] = {}  # ended on a prefill worker that still sends
@@ -44,7 +44,7 @@ class Dispatcher:
 
     def _place(self, ticket: Ticket) -> None:
         """Route a ticket, park it until there is a worker to take it, or end it."""
-        roster = Roster(self.members.values())
+        roster = self.members.roster
         ending = roster.why_end(ticket)
         if ending is not None:
             self._end(ticket, *ending)

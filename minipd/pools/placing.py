@@ -16,16 +16,12 @@ class Roster:
     """The workers of one moment: those that are `ready`, and the roles of those `coming`."""
 
     def __init__(self, members: Iterable[Member]) -> None:
-        self.readers: list[Member] = []
-        self.writers: list[Member] = []
-        self.coming: set[Role] = set()
-        for x in members:  # one pass: a fleet has hundreds, and every request asks
-            if not x.is_ready:
-                self.coming.add(x.next_role)
-            elif x.role == "prefill":
-                self.readers.append(x)
-            else:
-                self.writers.append(x)
+        everyone = list(members)
+        ready = [x for x in everyone if x.is_ready]
+        self.readers = [x.load for x in ready if x.role == "prefill"]
+        self.writers = [x.load for x in ready if x.role != "prefill"]
+        self.coming: set[Role] = {x.next_role for x in everyone if not x.is_ready}
+        self._with_both = {x.name for x in ready if x.role == "both"}
 
     def why_end(self, ticket: Ticket) -> tuple[EventKind, str] | None:
         """The terminal event and its reason, for a ticket that no worker shall have any more."""
@@ -39,19 +35,42 @@ class Roster:
 
     def route(self, ticket: Ticket, router: Router) -> Route:
         """Where to; a worker that has both roles always reads for itself."""
-        readers, writers = [x.load for x in self.readers], [x.load for x in self.writers]
-        if not readers and isinstance(router, NEED_READERS):
-            return Route(least_running(writers).name, None, "no prefill worker is ready")
-        route = router.route(ticket.num_tokens, readers, writers)
-        role = next(x.role for x in self.writers if x.name == route.decode)
-        if role == "both" and route.prefill is not None:
+        if not self.readers and isinstance(router, NEED_READERS):
+            return Route(least_running(self.writers).name, None, "no prefill worker is ready")
+        route = router.route(ticket.num_tokens, self.readers, self.writers)
+        if route.prefill is not None and route.decode in self._with_both:
             return Route(route.decode, None, "its worker has both roles")
         return route
 
 
-def reader_of(ticket: Ticket, members: Iterable[Member]) -> Member | None:
+class Members(dict[str, Member]):
+    """All workers by name. A fleet has hundreds and every request asks for the roster, so that it
+    is made anew only after something has `changed`: who is there, who is ready, or a role.
+    """
+
+    _roster: Roster | None = None
+
+    def __setitem__(self, name: str, member: Member) -> None:
+        super().__setitem__(name, member)
+        self.changed()
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        self.changed()
+
+    def changed(self) -> None:
+        self._roster = None
+
+    @property
+    def roster(self) -> Roster:
+        if self._roster is None:
+            self._roster = Roster(self.values())
+        return self._roster
+
+
+def reader_of(ticket: Ticket, members: Members) -> Member | None:
     """The prefill worker it was routed to, another where that one is gone, or None."""
     if ticket.reader is not None and ticket.reader.is_ready and ticket.reader.role == "prefill":
         return ticket.reader
-    readers = {x.load.name: x for x in Roster(members).readers}
-    return readers[shortest_queue([x.load for x in readers.values()]).name] if readers else None
+    readers = members.roster.readers
+    return members[shortest_queue(readers).name] if readers else None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import get_args
 
 from minipd.pools import messages as m
+from minipd.pools.placing import Members
 from minipd.pools.tickets import Member, RoleChange, Ticket
 
 
@@ -20,7 +21,7 @@ class RoleChanges:
 
     def __init__(
         self,
-        members: dict[str, Member],
+        members: Members,
         held: Callable[[], Iterable[Ticket]],
         clock: Callable[[], float],
         tell: Callable[..., None],
@@ -52,6 +53,7 @@ class RoleChanges:
         if member.role == order.role:
             return
         member.is_ready, member.change = False, RoleChange(order, now, now + patience_s)
+        self.members.changed()
         told = {"role": member.role, "to": order.role, "epoch": member.epoch, "reason": reason}
         self.tell("worker_draining", name, **told)
 

@@ -108,7 +108,7 @@ class Supervisor:
             with contextlib.suppress(OSError):  # Windows keeps it while others map it
                 file.unlink()
         if not was_started and epoch == 0:
-            raise ClusterError(f"Worker {name} could not start: {reason}.")
+            raise ClusterError(f"Worker {name} could not start: {reason.rstrip('.')}.")
         now, before = time.monotonic(), self._restarts_s.get(name, [])
         recent = [t for t in before if now - t < RESTART_WINDOW_S]
         if len(recent) >= MAX_RESTARTS:

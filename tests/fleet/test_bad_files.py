@@ -16,7 +16,7 @@ from minipd.fleet.calibrate import CalibrationError, calibrate_from_bench, read_
 from minipd.fleet.configs import ConfigError, find_model
 from minipd.fleet.json_files import JsonFileError, read_json
 
-LOAD = "--isl 1000 --osl 250 --ttft 1 --tpot 50ms --rate 10".split()
+LOAD = ["--isl", "1000", "--osl", "250", "--ttft", "1", "--tpot", "50ms", "--rate", "10"]
 PLAN = ["plan", "--model", "Llama-3.1-8B", "--gpu", "L40S", *LOAD]
 SIMULATE = ["simulate", "--requests", "3"]
 DENSE: dict[str, Any] = {

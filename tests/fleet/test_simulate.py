@@ -122,6 +122,16 @@ def test_the_same_rows_give_the_same_run() -> None:
     assert first == second
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_nobody_who_has_left_is_remembered(mode: Mode) -> None:
+    """Memory is flat in the length of a trace: a name kept for each request would add up."""
+    simulation = Simulation(fleet(mode))
+    simulation.run(rows(60))
+    tally = simulation._tally
+    assert tally is not None and not tally._live
+    assert sum(map(len, tally._joined.values())) <= len(simulation.workers)
+
+
 def test_the_agenda_keeps_to_the_order_asked_for() -> None:
     agenda, done = Agenda(), list[str]()
     agenda.at(2.0, done.append, "c")
