@@ -179,7 +179,7 @@ def steps_text(steps: Sequence[StepBar]) -> str:
 def steps_table(steps: Sequence[StepBar]) -> Table:
     return {
         "step": list(range(1, len(steps) + 1)),
-        "start (s)": [step.start_s for step in steps],
+        "start (s)": [round(step.start_s, 3) for step in steps],
         "length (ms)": [1000 * step.length_s for step in steps],
         "tokens read": [step.read_tokens for step in steps],
         "answers written": [step.writers for step in steps],

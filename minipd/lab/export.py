@@ -17,7 +17,7 @@ from rich.console import Console
 from minipd.lab.bank import Bank, Choice, Explained, Question, load_bank
 from minipd.lab.quiz import Feedback
 from minipd.lab.svg import bars_alt
-from minipd.measure.outputs import probe_file, replace_bytes
+from minipd.measure.outputs import probe_file, save_bytes
 
 Form = Literal["gift", "qti"]
 ENDING = {"gift": "gift", "qti": "zip"}
@@ -47,7 +47,7 @@ def export_quiz(
     probe_file(path)
     made = gift(bank) if form == "gift" else qti_source(bank)
     content = made.text.encode() if form == "gift" else qti_zip(made.text)
-    replace_bytes(path, content)
+    save_bytes(path, content)
     console.print(f"{len(bank.questions)} questions of lesson {bank.lesson} in {path}.")
     for note in made.notes:
         console.print(note, markup=False)

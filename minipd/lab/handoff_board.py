@@ -83,7 +83,9 @@ class HandOff:
         self.arrived[layer] = [ARRIVED] * count + [LOST] * (len(self.source) - count)
         self.num_written += 1
         lost = "" if whole else " Its last block got lost, and nobody noticed."
-        return self._tell(f"Layer {layer} is written, layers above may still be computed.{lost}")
+        is_top = self.num_written == len(self.arrived)
+        rest = "the topmost" if is_top else "while layers above may still be computed"
+        return self._tell(f"Layer {layer} is written, {rest}.{lost}")
 
     def send_manifest(self) -> str:
         """The decode worker compares the manifest with what it finds in its own memory."""

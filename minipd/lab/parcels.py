@@ -23,10 +23,14 @@ FAULTS = (
     "the last block is missing",
     "the last block is somebody else's",
     "the top layer is missing",
+    "the keys of one layer are missing",
     "the values of one layer are missing",
+    "keys and values of one layer are exchanged",
     "two blocks are exchanged",
     "it was sent to other blocks",
     "it is for one token less",
+    "it is for one token more",
+    "it came without digests",
     "it comes from a model of two layers",
     "it comes from a model of four layers",
 )
@@ -44,6 +48,13 @@ class Parcel:
     block_ids: tuple[int, ...]
     num_tokens: int
     digests: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        """Short enough to be read in a failed check."""
+        return (
+            f"<parcel: {self.num_layers} layers, blocks {list(self.block_ids)}, "
+            f"{self.num_tokens} tokens, {len(self.digests)} digests>"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +98,12 @@ def _spoil(store: KVStore, sender: KVStore, fault: str) -> None:
         store.buffer[:, :, last] = sender.buffer[:, :, 7]
     elif fault == "the top layer is missing":
         store.buffer[-1] = 0.0
+    elif fault == "the keys of one layer are missing":
+        store.keys[1][RESERVED] = 0.0
     elif fault == "the values of one layer are missing":
         store.values[1][RESERVED] = 0.0
+    elif fault == "keys and values of one layer are exchanged":
+        store.buffer[1] = store.buffer[1].flip(0)  # (2, N, P, K, D)
     elif fault == "two blocks are exchanged":
         store.buffer[:, :, [first, last]] = store.buffer[:, :, [last, first]].clone()
 
@@ -100,6 +115,10 @@ def _misstate(parcel: Parcel, fault: str) -> Parcel:
         return Parcel(layers, (6, 2, 1), tokens, parcel.digests)
     if fault == "it is for one token less":
         return Parcel(layers, ids, tokens - 1, parcel.digests)
+    if fault == "it is for one token more":
+        return Parcel(layers, ids, tokens + 1, parcel.digests)
+    if fault == "it came without digests":
+        return Parcel(layers, ids, tokens, ())
     if fault == "it comes from a model of two layers":
         return Parcel(2, ids, tokens, parcel.digests[:4])
     if fault == "it comes from a model of four layers":
@@ -116,5 +135,7 @@ def judge_all(why_refuse: Callable[..., object]) -> dict[str, list[object]]:
             said = why_refuse(a.parcel, a.reserved, a.num_tokens, a.store)
         except NotImplementedError:
             said = "(nothing yet)"
+        except Exception as error:  # one parcel that stops the code must not hide the others
+            said = f"(stopped: {type(error).__name__})"
         verdicts.append("accepted" if said == "" else said)
     return {"what went wrong": list(FAULTS), "your check says": verdicts}

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from minipd.lab.calibration import in_words, is_positive, log_ratio
 from minipd.lab.progress import Record, changed_progress, entry, read_progress
-from minipd.lab.show import display_html, html_table
+from minipd.lab.show import display_html, four_digits, html_table
 
 
 class PredictionError(ValueError):
@@ -148,7 +148,7 @@ def kept_text(name: str) -> str:
 
 
 def _with_unit(value: object, unit: str) -> str:
-    text = f"{value:,.4g}" if isinstance(value, (int, float)) else str(value)
+    text = four_digits(value) if isinstance(value, (int, float)) else str(value)
     return f"{text} {unit}".strip()
 
 

@@ -25,8 +25,14 @@ class ShowError(ValueError):
     """A figure or table that not everyone could read; the message says what is missing."""
 
 
+def four_digits(value: float) -> str:
+    """A measured number without digits that mean nothing: 2.973, and 17,920, not 1.792e+04."""
+    words = f"{value:,.4g}"
+    return f"{float(words):,.0f}" if "e+" in words and abs(value) < 1e15 else words
+
+
 def _text(value: object) -> str:
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+    return four_digits(value) if isinstance(value, float) else str(value)
 
 
 def html_table(table: Table, caption: str = "") -> str:

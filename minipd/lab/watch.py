@@ -27,10 +27,17 @@ def short(value: object) -> str:
         if (shape := _shape_of(value)) is not None:
             words = _tensor_in_words(value, shape)
         if isinstance(value, tuple):
-            words = f"({', '.join(short(part) for part in value[:LONGEST])})"
+            words = _tuple_in_words(value)  # pyright: ignore[reportUnknownArgumentType]
+        if words.startswith("<") and " object at 0x" in words:  # says nothing but an address
+            words = f"<{type(value).__name__}>"
     except Exception as error:
         words = f"<a {type(value).__name__} that cannot be shown: {type(error).__name__}>"
     return cut(words)
+
+
+def _tuple_in_words(value: tuple[object, ...]) -> str:
+    parts = [short(part) for part in value[:LONGEST]]
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 
 def _shape_of(value: Any) -> tuple[int, ...] | None:

@@ -170,6 +170,8 @@ def test_a_pad_in_a_message_is_its_shape_and_the_number_of_each_row():
     assert short((rows, 4)) == "(<shape (4, 1, 2), rows beginning with 0, 1, 2, 3>, 4)"
     assert short(torch.tensor([[0.25, 0.75]])) == "[[0.25, 0.75]]"
     assert short(torch.zeros(0, 1, 2)) == "<shape (0, 1, 2), empty>"
+    assert (short((1,)), short(())) == ("(1,)", "()")
+    assert short(object()) == "<object>"
 
 
 @pytest.mark.slow

@@ -155,6 +155,11 @@ def test_judge_all_shows_every_verdict_and_an_untouched_stub():
 
     assert set(judge_all(stub)["your check says"]) == {"(nothing yet)"}
 
+    def stops(parcel, reserved, num_tokens, store):
+        return str(parcel.digests[0])
+
+    assert judge_all(stops)["your check says"].count("(stopped: IndexError)") == 1
+
 
 # -- both ways of serving ---------------------------------------------------------------------
 

@@ -30,6 +30,13 @@ class Tags(html.parser.HTMLParser):
         return [attributes for tag, attributes in self.tags if tag == name]
 
 
+@pytest.mark.parametrize(
+    ("value", "words"), [(17_922.1, "17,920"), (9_999.9, "10,000"), (2.973, "2.973"), (528, "528")]
+)
+def test_large_numbers_are_written_in_full(value, words):
+    assert words in Tags(html_table({"ms": [value]})).text
+
+
 def figure():
     import matplotlib
 

@@ -117,9 +117,13 @@ reveal("06.freeze", read_first.freezes[0].tokens, "tokens")
 show_picture(morning_picture([read_first], "One morning on two colocated servers"))
 
 # %% [markdown]
-# Read it from left to right. Each server has a lane: what it did, step by step. Below are the
-# answers, one stroke for each token. When a document comes in, its server's lane turns into one
-# long block, and the strokes below it stop. The other server goes on, until its own document comes.
+# Read it from left to right. Each server has a lane: what it did, step by step. (The engine calls
+# a server a *worker*, and writes its role below its name: these do `both`.) Below are the answers,
+# one stroke for each token. When a document comes in, its server's lane turns into one long block,
+# and the strokes below it stop. The other server goes on, until its own document comes.
+#
+# A step that only writes is called *undisturbed*. Its usual length is the unit of a wait "in
+# tokens": so many tokens would have come meanwhile. A wait of more than three is marked as frozen.
 
 # %% [markdown]
 # ## Predict its length
@@ -180,7 +184,7 @@ from minipd.request import Request, Sequence
 executor = Executor(llm.model, num_blocks=128)  # blocks of 16 tokens
 
 
-def guest(name, prompt, wanted, first_block):
+def new_guest(name, prompt, wanted, first_block):
     request = Request(name, tuple(prompt), SamplingParams(max_tokens=wanted, ignore_eos=True))
     num_blocks = -(-(len(prompt) + wanted) // 16)  # rounded up
     return Sequence(request, block_ids=list(range(first_block, first_block + num_blocks)))
@@ -204,7 +208,8 @@ def run_step(picks):
 
 # %% [markdown]
 # The loop of every server: who is here, what runs next, run it. Guests arrive after a number of
-# steps, so that the same thing happens on a fast and on a slow machine.
+# steps, so that the same thing happens on a fast and on a slow machine. (A real server sleeps when
+# nobody is here; in ours, somebody always is.)
 
 # %%
 from minipd.lab.budget_dial import StepBar, show_steps
@@ -254,12 +259,12 @@ PROMPTS |= {"document": llm.token_ids(LONG_TEXT)[:256], "C": llm.token_ids("Wate
 WANTED, ARRIVES = {"A": 14, "B": 14, "document": 4, "C": 4}, {"A": 0, "B": 0, "document": 5, "C": 6}
 
 
-def guests():
-    return [guest(n, PROMPTS[n], WANTED[n], 30 * i) for i, n in enumerate(PROMPTS)]
+def new_guests():
+    return [new_guest(n, PROMPTS[n], WANTED[n], 30 * i) for i, n in enumerate(PROMPTS)]
 
 
 # %%
-first_guests = guests()
+first_guests = new_guests()
 first_log = serve(first_guests, ARRIVES, reading_first)
 show_steps(first_log)
 
@@ -288,7 +293,7 @@ predict(
 )
 
 # %%
-second_guests = guests()
+second_guests = new_guests()
 show_steps(serve(second_guests, ARRIVES, writing_first))
 
 # %% [markdown]
@@ -304,7 +309,7 @@ show_picture(morning_picture([write_first], "The same morning, writing first"))
 # %% [markdown]
 # The strokes are even, and the lanes tell the price. Whoever comes while an answer is being written
 # waits until it is *complete*: the documents, the short questions, and even the second chat of each
-# server, which came two steps after the first one. That is lesson 04's static batching, by another
+# server, which came four steps after the first one. That is lesson 04's static batching, by another
 # way. And if somebody always has an answer running, as on a busy server, newcomers wait for ever.
 # This is called **starvation**.
 #
@@ -398,7 +403,7 @@ def in_pieces(reading, writing, budget=64):
 
 
 # %%
-third_guests = guests()
+third_guests = new_guests()
 show_steps(serve(third_guests, ARRIVES, in_pieces))
 
 # %% [markdown]

@@ -74,7 +74,7 @@ def why_refuse(parcel: Parcel, reserved: list[int], num_tokens: int, store: KVSt
 check("07.1", why_refuse)
 
 # %% [markdown]
-# Ten parcels, nine of them spoiled, each in a way of its own:
+# Fourteen parcels, thirteen of them spoiled, each in a way of its own:
 
 # %% tags=["try"]
 show_table(judge_all(why_refuse))
@@ -108,8 +108,8 @@ show_table({"sent": sent.float().tolist(), "read as float16": seen.float().tolis
 #   than the pool it came from;
 # - if there are more or fewer bytes than the shape needs.
 #
-# `str(torch.float16)` is `"torch.float16"`; `torch.float16.itemsize` is the number of bytes of one
-# number.
+# `str(torch.float16)` is `"torch.float16"`, `torch.float16.itemsize` the number of bytes of one
+# number, and `torch.Size(shape).numel()` the number of numbers in a shape.
 
 
 # %% tags=["exercise", "exercise-2"]

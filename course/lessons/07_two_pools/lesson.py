@@ -92,8 +92,10 @@ reveal("07.luggage", kv_bytes / text_bytes, "times")
 # ## A hand-off by hand
 #
 # Three engines: one will only read, one will only write, and the third does both, so that we have
-# something to compare with. Each has a KV store of its own. (In this notebook they share one copy
-# of the weights, which nobody ever changes. Further down, each worker has its own.)
+# something to compare with. From here on, the *reader* is the engine that reads prompts (in lesson
+# 06, readers were people), and the *writer* is the one that writes answers. Each has a KV store of
+# its own. (In this notebook they share one copy of the weights, which nobody ever changes. Further
+# down, each worker has its own.)
 
 # %%
 import time
@@ -103,7 +105,7 @@ import torch
 from minipd.engine.batch import Chunk
 from minipd.engine.executor import Executor
 
-GREEDY, P, LENGTH = SamplingParams(), 16, 14  # tokens in a block, tokens of an answer
+GREEDY, P, LENGTH = SamplingParams(), 16, 14  # a block's tokens, an answer's tokens
 reader, writer, unsplit = (Executor(model, num_blocks=64, block_size=P) for _ in range(3))
 
 # %% [markdown]
@@ -401,8 +403,22 @@ for label, found in {"whole": after_whole, "half": after_half}.items():
 
 # %% [markdown]
 # One block missing in each layer spoils every digest. In exercise 1 you write the check that uses
-# them. There, and in exercise 2, wait further ways to lose a letter: the right number of bytes in
-# the wrong order, or in the wrong number format.
+# them.
+#
+# **The right bytes, the wrong numbers.** A digest says that every byte arrived. It does not say
+# what the bytes *mean*. On GPUs keys and values usually take two bytes for each number, and there
+# are two common ways to write a number into them: `bfloat16` and `float16`. What if one pool was
+# started with the first and the other with the second?
+
+# %%
+sent_numbers = torch.tensor([0.25, 1.0, -2.0], dtype=torch.bfloat16)
+read_as = sent_numbers.view(torch.float16)  # the very same bytes
+print("sent as bfloat16:", sent_numbers.tolist(), " read as float16:", read_as.tolist())
+
+# %% [markdown]
+# No byte is missing, so the length and all digests agree, and no number looks absurd. They are
+# wrong all the same. Only a *name* can tell: the manifest says in which format it was written,
+# and the decode worker compares that with its own. Exercise 2 is about this.
 
 # %% [markdown]
 # ## Before and after
@@ -421,12 +437,12 @@ columns = {"kind": [r.kind for r in rows], "arrives at (s)": [round(r.arrival_s,
 show_table(columns | {"prompt tokens": [r.prompt_tokens for r in rows]})
 
 # %% [markdown]
-# Three predictions. The first is about the readers of the chats.
+# Three predictions. The first is about the people at the chats.
 
 # %%
 predict(
     "07.freeze",
-    "Apart: how many tokens would a chat's reader have got in the longest pause?",
+    "Apart: how many tokens would somebody at a chat have got in the longest pause?",
     unit="tokens",
     brackets=[2, 5, 10, 20, 40],
 )
@@ -462,8 +478,8 @@ print(served.note or "Each worker had processor cores of its own.")
 print("Same tokens in both runs:", "yes" if served.tokens.passed else "NO")
 
 # %% [markdown]
-# One lane for each worker, first together, then apart. The strokes below are tokens that readers
-# got.
+# One lane for each worker, first together, then apart: there, the lane with `prefill` below its
+# name is the reader's, the one with `decode` the writer's. The strokes are the chats' tokens.
 
 # %%
 show_picture(served.timelines())
@@ -480,8 +496,8 @@ reveal("07.freeze", served.freeze_tokens(served.apart), "tokens")
 # was using this computer. Run the cell again when it is quiet.)
 #
 # Two smaller things are worth seeing. All four chats now share *one* writer, so each of its steps
-# serves four answers and takes a little longer (lesson 04). And a reader's longest pause is not
-# exactly one step: the second token of a chat waits for the hand-off of the first.
+# serves four answers and takes a little longer (lesson 04). And the longest pause in a chat is
+# not exactly one step: the second token of a chat waits for the hand-off of the first.
 
 # %% [markdown]
 # ## "Reduced" is not "gone"
@@ -564,7 +580,9 @@ print(inspect.getsource(Outgoing.layer_done))
 # %% [markdown]
 # That is the middle line of your `hand_over`, one layer at a time: these blocks of mine, into those
 # blocks of yours. `wanted` leaves out blocks that the target has already, from an earlier prompt
-# with the same beginning (lesson 05). The receiving end:
+# with the same beginning (lesson 05). The receiving end asks more questions than you will in
+# exercise 1. A *fingerprint* is a digest of the weights, and an *epoch* counts how often a worker
+# was started: what was meant for its earlier life is refused.
 
 # %%
 print(inspect.getsource(Receiver.why_refuse))

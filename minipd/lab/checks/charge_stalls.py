@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from minipd.lab.checks.returned import returns_something
 from minipd.lab.hints import Answer, Check, Exercise, Hints
 
 Tokens = dict[str, list[float]]
@@ -17,8 +20,13 @@ READS: Reads = [("short", 2.1, 2.6), ("doc", 2.6, 9.0), ("late", 10.8, 11.4)]
 FOUND: Stalls = [("A", 2.0, 11.0, "doc"), ("A", 12.0, 16.0, "")]
 
 
+def _made(answer: Answer, tokens: Tokens = TOKENS, reads: Reads = READS, k: float = 3.0) -> Any:
+    """What the answer returns for copies that it may change as it likes."""
+    return answer({name: list(times) for name, times in tokens.items()}, list(reads), k)
+
+
 def _found(answer: Answer, tokens: Tokens = TOKENS, reads: Reads = READS, k: float = 3.0) -> Stalls:
-    made = answer({name: list(times) for name, times in tokens.items()}, list(reads), k)
+    made = _made(answer, tokens, reads, k)
     return [(str(who), float(start), float(end), str(cause)) for who, start, end, cause in made]
 
 
@@ -51,21 +59,31 @@ def _median_not_mean(answer: Answer) -> bool:
 
 
 def _uses_k(answer: Answer) -> bool:
-    tokens = {"A": _steady([1.0] * 8 + [4.0])}
+    """With a usual gap of 2 s, so that k itself, or k more than the gap, is another limit."""
+    tokens = {"A": _steady([2.0] * 8 + [8.0])}
     return len(_found(answer, tokens, [], 3.0)) == 1 and _found(answer, tokens, [], 5.0) == []
 
 
+def _median_of_an_even_number(answer: Answer) -> bool:
+    """Half-way between 1 and 3.5 s; with either of them, or the smallest gap, others stall."""
+    tokens = {"A": _steady([1.0, 3.5, 1.0, 8.0, 1.0, 3.5])}
+    return [stall[1] for stall in _found(answer, tokens, [])] == [5.5]
+
+
 def _sorted_by_start(answer: Answer) -> bool:
-    tokens = {"Z": _steady([1.0] * 6 + [9.0]), "A": _steady([1.0] * 8 + [9.0])}
+    """Z's stall begins first; A comes first by name, in the dictionary, and by its stall's end."""
+    tokens = {"A": _steady([1.0] * 8 + [9.0]), "Z": _steady([1.0] * 6 + [14.0])}
     return [stall[1] for stall in _found(answer, tokens, [])] == [6.0, 8.0]
 
 
 def _most_overlap(answer: Answer) -> bool:
-    """The reading that fills most of the gap, whether it is the first, the last or the longest."""
+    """The reading that fills most of the gap, wherever it stands, begins and ends."""
     tokens = {"A": _steady([1.0] * 8 + [10.0])}  # stalled from 8 to 18
     for reads in (
         [("x", 7.0, 9.0), ("y", 9.0, 15.0), ("z", 15.0, 40.0)],
         [("x", 0.0, 9.0), ("y", 9.0, 17.5)],
+        [("y", 7.5, 15.0), ("x", 15.0, 17.0)],
+        [("x", 9.0, 12.0), ("y", 12.0, 18.5)],
     ):
         if [stall[3] for stall in _found(answer, tokens, reads)] != ["y"]:
             return False
@@ -73,6 +91,10 @@ def _most_overlap(answer: Answer) -> bool:
 
 
 def _nobody_to_blame(answer: Answer) -> bool:
+    """No reading at all, one far away, and two that only touch the stall from 12 to 16."""
+    touching = [("before", 9.5, 12.0), ("after", 16.0, 18.0)]
+    if _found(answer, reads=touching)[1][3] != "":
+        return False
     return _found(answer)[1][3] == "" and _found(answer, reads=[])[0][3] == ""
 
 
@@ -81,12 +103,13 @@ CHARGE_STALLS = Exercise(
     "Charge every stall to its cause",
     "charge_stalls",
     (
+        returns_something("charge_stalls", "the list of stalls", _made),
         Check(
             "four_values",
             "Each stall must be (reader, start, end, cause): two names and two times.",
             lambda answer: all(
                 len(s) == 4 and isinstance(s[0], str) and isinstance(s[3], str)
-                for s in answer(TOKENS, READS, 3.0)
+                for s in _made(answer)
             ),
             Hints(
                 "Look at one element of your list.",
@@ -125,6 +148,16 @@ CHARGE_STALLS = Exercise(
             ),
         ),
         Check(
+            "uses_k",
+            "With k = 5 a gap of four usual ones is no stall; with k = 3 it is.",
+            _uses_k,
+            Hints(
+                "Where does your limit come from?",
+                "k is given by the caller; another k, another limit.",
+                "limit = k * usual",
+            ),
+        ),
+        Check(
             "one_limit_for_all",
             "A reader whose gaps are all long was not stalled by its own standard.",
             _one_limit_for_all,
@@ -135,6 +168,16 @@ CHARGE_STALLS = Exercise(
             ),
         ),
         Check(
+            "halfway",
+            "Of gaps of 1, 1, 1, 3.5, 3.5, 8 s the median is 2.25 s; only the last is a stall.",
+            _median_of_an_even_number,
+            Hints(
+                "Which of six gaps is the middle one?",
+                "With an even number of gaps the median lies halfway between the two middle ones.",
+                "usual = statistics.median(all_gaps)",
+            ),
+        ),
+        Check(
             "above_the_limit",
             "A gap of exactly k times the median is not a stall yet.",
             _limit_itself,
@@ -142,16 +185,6 @@ CHARGE_STALLS = Exercise(
                 "Look at your comparison.",
                 "A stall is longer than the limit, not as long as it.",
                 "later - earlier > k * usual",
-            ),
-        ),
-        Check(
-            "uses_k",
-            "With k = 5 a gap of four usual ones is no stall; with k = 3 it is.",
-            _uses_k,
-            Hints(
-                "Where does your limit come from?",
-                "k is given by the caller; another k, another limit.",
-                "limit = k * usual",
             ),
         ),
         Check(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minipd.lab.checks.returned import returns_something
 from minipd.lab.hints import Answer, Check, Exercise, Hints
 
 Prompts = list[tuple[str, int, int]]
@@ -57,13 +58,18 @@ def _budget_is_shared(answer: Answer) -> bool:
 
 
 def _first_come(answer: Answer) -> bool:
-    prompts = [("long", 10, 100), ("short", 0, 3)]
-    made = _pieces(answer, 0, prompts, 20)
-    return made[0][:3] == ("long", 10, 30)
+    """Neither the shorter prompt nor the one that was begun may overtake."""
+    short = _pieces(answer, 0, [("long", 10, 100), ("short", 0, 3)], 20)
+    begun = _pieces(answer, 0, [("new", 0, 100), ("begun", 40, 100)], 20)
+    return short[0][:3] == ("long", 10, 30) and begun[0][:3] == ("new", 0, 20)
 
 
 def _never_stuck(answer: Answer) -> bool:
     return all(_read(_pieces(answer, n, LONG, 8)) == 1 for n in (8, 9, 20))
+
+
+def _one_token_may_be_the_last(answer: Answer) -> bool:
+    return [one[3] for one in _pieces(answer, 8, [("doc", 99, 100)], 8)] == [True]
 
 
 def _no_empty_piece(answer: Answer) -> bool:
@@ -85,6 +91,7 @@ def _value(answer: Answer) -> bool:
     return (
         _pieces(answer, 3, prompts, 20) == expected
         and _pieces(answer, 3, [], 20) == []
+        and _pieces(answer, 8, [], 8) == []
         and _pieces(answer, 0, [("a", 0, 20)], 20) == [("a", 0, 20, True)]
     )
 
@@ -94,6 +101,9 @@ NEXT_STEP = Exercise(
     "One step under a token budget",
     "next_step",
     (
+        returns_something(
+            "next_step", "the list of pieces", lambda answer: answer(2, list(LONG), 20)
+        ),
         Check(
             "four_values",
             "Each piece must be (name, start, stop, wants_token).",
@@ -144,6 +154,17 @@ NEXT_STEP = Exercise(
                 "Eight answers and a budget of 8: when is the document read?",
                 "Without a rule, reading would starve for as long as enough answers run.",
                 "left = max(1, budget - num_writing)",
+            ),
+        ),
+        Check(
+            "one_token_may_be_the_last",
+            "Answers fill the budget, and the one token that is read is the prompt's last one: now "
+            "the next token is wanted.",
+            _one_token_may_be_the_last,
+            Hints(
+                "What does wants_token depend on?",
+                "A piece that ends the prompt wants a token, however small the piece is.",
+                "wants_token = stop == total, in this case as in all others",
             ),
         ),
         Check(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from minipd.lab.checks.returned import returns_something
 from minipd.lab.hints import Answer, Check, Exercise, Hints
 
 Pairs = list[tuple[str, int]]
 P = 16
 
 
-def _made(answer: Answer, waiting: Pairs, free: int, holding: int) -> Pairs:
-    return [(str(n), int(b)) for n, b in answer(list(waiting), free, holding, P)]
+def _made(answer: Answer, waiting: Pairs, free: int, holding: int, size: int = P) -> Pairs:
+    return [(str(n), int(b)) for n, b in answer(list(waiting), free, holding, size)]
 
 
 def _gives(waiting: Pairs, free: int, holding: int, *expected: Pairs) -> Callable[[Answer], bool]:
@@ -19,10 +20,27 @@ def _gives(waiting: Pairs, free: int, holding: int, *expected: Pairs) -> Callabl
 
 
 def _pairs(answer: Answer) -> bool:
-    made = answer([("ann", 20)], 9, 0, P)
-    return isinstance(made, list) and all(
-        isinstance(one, (tuple, list)) and len(one) == 2  # pyright: ignore[reportUnknownArgumentType]
-        for one in made  # pyright: ignore[reportUnknownVariableType]
+    """Also where nothing fits: then it is a list of none."""
+    for free in (9, 1):
+        made = answer([("ann", 20)], free, 0, P)
+        if not isinstance(made, list) or not all(
+            isinstance(one, (tuple, list)) and len(one) == 2  # pyright: ignore[reportUnknownArgumentType]
+            for one in made  # pyright: ignore[reportUnknownVariableType]
+        ):
+            return False
+    return True
+
+
+def _keeps_what_fits(answer: Answer) -> bool:
+    made = _made(answer, [("ann", 48), ("ben", 48)], 5, 0)
+    return "ann" in [name for name, _ in made]
+
+
+def _one_block_each(answer: Answer) -> bool:
+    """A held sequence keeps one block free: not as many as it has, and not two."""
+    after_ann = _made(answer, [("ann", 48), ("ben", 16)], 5, 0)
+    return after_ann == [("ann", 3), ("ben", 1)] and _gives([("ann", 32)], 5, 3, [("ann", 2)])(
+        answer
     )
 
 
@@ -37,14 +55,16 @@ RESERVATIONS = Exercise(
     "Who may be read next?",
     "reservations",
     (
+        returns_something("reservations", "a list", lambda answer: answer([("ann", 20)], 9, 0, P)),
         Check(
             "pairs",
             "reservations must return a list of pairs: a name and a number of blocks.",
             _pairs,
             Hints(
                 "What do you collect in your list?",
-                "The prefill worker must know where to write, so names alone are not enough.",
-                "Append (name, blocks) to the list.",
+                "The prefill worker must know where to write, so names alone are not enough. And "
+                "where nobody fits, the list is empty, and still a list.",
+                "Append (name, blocks) to the list; return the list in every case.",
             ),
         ),
         Check(
@@ -59,6 +79,16 @@ RESERVATIONS = Exercise(
                 "A block that is only partly full is needed all the same; one that would stay "
                 "empty is not.",
                 "Round up: (tokens + block_size - 1) // block_size.",
+            ),
+        ),
+        Check(
+            "block_size_is_given",
+            "With blocks of 4 tokens, a prompt of 20 tokens takes 5 of them.",
+            lambda answer: _made(answer, [("ann", 20)], 50, 0, 4) == [("ann", 5)],
+            Hints(
+                "Where does your number of tokens for each block come from?",
+                "Blocks of 16 tokens are usual, and no law; the caller says how large they are.",
+                "Use block_size.",
             ),
         ),
         Check(
@@ -93,6 +123,16 @@ RESERVATIONS = Exercise(
             ),
         ),
         Check(
+            "keeps_what_fits",
+            "Ann's prompt fits and Ben's does not; then Ann gets her blocks all the same.",
+            _keeps_what_fits,
+            Hints(
+                "What has been promised before Ben's turn comes?",
+                "Whoever does not fit ends the loop; what was reserved before stays reserved.",
+                "break, and return the list that you have so far.",
+            ),
+        ),
+        Check(
             "blocks_are_given_once",
             "Two prompts of 3 blocks were put into 5 free blocks.",
             _gives([("ann", 48), ("ben", 48)], 5, 0, [("ann", 3)]),
@@ -120,6 +160,16 @@ RESERVATIONS = Exercise(
                 "How many reservations does one call make?",
                 "The prefill worker can read several prompts in one step.",
                 "Go on with the next one until one does not fit.",
+            ),
+        ),
+        Check(
+            "one_block_each",
+            "More was kept back than one block for each sequence that is held.",
+            _one_block_each,
+            Hints(
+                "How many blocks may one sequence need in the next step?",
+                "It grows by one token, so by one block at most, however long it is.",
+                "holding counts sequences: add 1 for each reservation, whatever its size.",
             ),
         ),
         Check(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import isclose
 
+from minipd.lab.checks.returned import returns_something
 from minipd.lab.hints import Answer, Check, Exercise, Hints
 
 # 500 tokens to read at 250 tokens/s are 2 s; four readers share 40 tokens/s, 10 for each.
@@ -14,7 +15,7 @@ CASE = {
     "decode_tok_s": 40.0,
     "readers": 4,
 }
-SECONDS, LOST = 2.0, 20.0
+SECONDS, LOST, CACHED_ONLY = 2.0, 20.0, 4.0
 
 
 def _lost(answer: Answer, **changes: float) -> float:
@@ -25,9 +26,15 @@ def _is_close(answer: Answer, wrong: float) -> bool:
     return isclose(_lost(answer), wrong, rel_tol=1e-6)
 
 
-def _is_whole_when_it_should_not_be(answer: Answer) -> bool:
-    made = _lost(answer, prompt_tokens=601)
-    return made in (20.0, 21.0)
+def _is_a_number(answer: Answer) -> bool:
+    made = answer(*CASE.values())
+    return isinstance(made, (int, float)) and not isinstance(made, bool)
+
+
+def _is_rounded(answer: Answer) -> bool:
+    """501 / 270 has no end behind the decimal point, and neither has what comes of it."""
+    made = _lost(answer, prompt_tokens=601, prefill_tok_s=270.0)
+    return made == round(made, 3)
 
 
 TOKENS_LOST = Exercise(
@@ -35,6 +42,17 @@ TOKENS_LOST = Exercise(
     "What a document costs each reader",
     "tokens_lost",
     (
+        returns_something("tokens_lost", "a number", lambda answer: answer(*CASE.values())),
+        Check(
+            "a_number",
+            "tokens_lost must return a number.",
+            _is_a_number,
+            Hints(
+                "What is the type of your result?",
+                "Others go on computing with it: a text or a list of numbers is of no use there.",
+                "Return the result of your division and multiplication as it is.",
+            ),
+        ),
         Check(
             "tokens_not_seconds",
             "That is how long the freeze lasts in seconds; the question was tokens.",
@@ -43,6 +61,16 @@ TOKENS_LOST = Exercise(
                 "Say the unit of your result aloud.",
                 "You have the seconds of reading. How many tokens would a reader have got in them?",
                 "Multiply the seconds by the tokens per second of one reader.",
+            ),
+        ),
+        Check(
+            "not_the_cached_ones",
+            "That is the price of the 100 tokens that are in the cache.",
+            lambda answer: not _is_close(answer, CACHED_ONLY),
+            Hints(
+                "Which of the prompt's tokens still have to go through the model?",
+                "cached_tokens are those that are done already (lesson 05); the others cost time.",
+                "tokens_to_read = prompt_tokens - cached_tokens",
             ),
         ),
         Check(
@@ -98,8 +126,8 @@ TOKENS_LOST = Exercise(
         ),
         Check(
             "not_rounded",
-            "501 tokens to read must cost a little more than 500, and came out as a whole number.",
-            lambda answer: not _is_whole_when_it_should_not_be(answer),
+            "501 tokens at 270 tokens/s give a number without end, and yours was rounded.",
+            lambda answer: not _is_rounded(answer),
             Hints(
                 "Look for int(), round() or //.",
                 "A freeze may end between two tokens; leave the fraction.",

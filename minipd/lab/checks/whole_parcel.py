@@ -2,73 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from minipd.lab.hints import Answer, Check, Exercise, Hints
-
-if TYPE_CHECKING:
-    from minipd.lab.parcels import Arrival
-
-
-def _said(answer: Answer, arrival: Arrival) -> object:
-    a = arrival
-    return answer(a.parcel, list(a.reserved), a.num_tokens, a.store)
-
-
-def _says(fault: str, *allowed: str) -> Callable[[Answer], bool]:
-    """Whether a fault gets one of the allowed verdicts."""
-
-    def holds(answer: Answer) -> bool:
-        from minipd.lab.parcels import arrival
-
-        return _said(answer, arrival(fault)) in allowed
-
-    return holds
-
-
-def _returns_a_text(answer: Answer) -> bool:
-    from minipd.lab.parcels import arrival
-
-    return all(isinstance(_said(answer, arrival(f)), str) for f in ("nothing", WRONG[0]))
-
-
-WRONG = ("it comes from a model of two layers",)
-
-
-def _order_counts(answer: Answer) -> bool:
-    """The same blocks in another order: the words name them, so that is said first."""
-    from dataclasses import replace
-
-    from minipd.lab.parcels import arrival
-
-    a = arrival()
-    turned = replace(a, parcel=replace(a.parcel, block_ids=a.parcel.block_ids[::-1]))
-    return _said(answer, turned) == "blocks"
-
-
-def _other_memory_is_ignored(answer: Answer) -> bool:
-    """Blocks that belong to others may hold anything."""
-    from minipd.lab.parcels import arrival
-
-    a = arrival()
-    others = [n for n in range(a.store.layout.num_blocks) if n not in a.reserved]
-    a.store.buffer[:, :, others] = 3.5
-    return _said(answer, a) == ""
-
-
-def _first_thing_first(answer: Answer) -> bool:
-    """Another model, other blocks and other tokens at once: layers come first, then blocks."""
-    from dataclasses import replace
-
-    from minipd.lab.parcels import arrival
-
-    a = arrival("it comes from a model of four layers")
-    changed = replace(a.parcel, num_tokens=3, block_ids=(1, 2, 3))
-    all_wrong = replace(a, parcel=changed)
-    two_wrong = replace(a, parcel=replace(changed, num_layers=3, digests=a.parcel.digests[:6]))
-    return _said(answer, all_wrong) == "layers" and _said(answer, two_wrong) == "blocks"
-
+from minipd.lab.checks.parcel_cases import (
+    FOUR_LAYERS,
+    TWO_LAYERS,
+    blocks_are_equal,
+    first_thing_first,
+    known_words,
+    order_counts,
+    other_memory_is_ignored,
+    returns_a_text,
+    says,
+)
+from minipd.lab.hints import Check, Exercise, Hints
 
 WHOLE_PARCEL = Exercise(
     "07.1",
@@ -78,17 +23,41 @@ WHOLE_PARCEL = Exercise(
         Check(
             "a_text",
             "why_refuse must return a text: what does not match, or the empty text.",
-            _returns_a_text,
+            returns_a_text,
             Hints(
                 "What does whoever calls your function want to write into a log?",
-                "True and False say that something is wrong, and not what.",
+                "True and False say that something is wrong, and not what; a function that ends "
+                "without return says None.",
                 'return "layers" where the layers differ, and so on; at the end, return ""',
+            ),
+        ),
+        Check(
+            "known_words",
+            "Only five texts mean something here: layers, blocks, tokens, digests, and the empty "
+            "one.",
+            known_words,
+            Hints(
+                "Look at the spelling of the text that was returned.",
+                "Programs compare texts letter by letter; a capital letter or a missing s is "
+                "another text.",
+                'return "layers", "blocks", "tokens", "digests" or ""',
+            ),
+        ),
+        Check(
+            "lists_and_tuples",
+            "A hand-off into just the reserved blocks was refused for its blocks.",
+            blocks_are_equal,
+            Hints(
+                "Print both sides of your comparison. What differs?",
+                "One is a list and the other a tuple, and those are never equal, even with the "
+                "same numbers in them.",
+                "list(parcel.block_ids) != list(reserved)",
             ),
         ),
         Check(
             "whole_is_accepted",
             "A hand-off that is whole was refused.",
-            _says("nothing", ""),
+            says("", "nothing"),
             Hints(
                 "What did you compare with what?",
                 "Digests agree only over the same blocks in the same order: all the reserved ones, "
@@ -100,10 +69,7 @@ WHOLE_PARCEL = Exercise(
         Check(
             "layers_compared",
             "A parcel of a model with another number of layers must be refused for its layers.",
-            lambda answer: (
-                _says(WRONG[0], "layers")(answer)
-                and _says("it comes from a model of four layers", "layers")(answer)
-            ),
+            says("layers", TWO_LAYERS, FOUR_LAYERS),
             Hints(
                 "How many layers has your own model?",
                 "Two lists compared pair by pair look equal as far as the shorter one goes.",
@@ -113,7 +79,7 @@ WHOLE_PARCEL = Exercise(
         Check(
             "blocks_compared",
             "A parcel that was written into other blocks than the reserved ones must be refused.",
-            _says("it was sent to other blocks", "blocks"),
+            says("blocks", "it was sent to other blocks"),
             Hints(
                 "Where did the sender write, and where will you read?",
                 "Just as many blocks are not the same blocks.",
@@ -123,7 +89,7 @@ WHOLE_PARCEL = Exercise(
         Check(
             "order_of_blocks",
             "The reserved blocks in another order put every token into another one's place.",
-            _order_counts,
+            order_counts,
             Hints(
                 "Is a set of blocks enough?",
                 "A block table is a list: its order is the order of the tokens.",
@@ -132,8 +98,8 @@ WHOLE_PARCEL = Exercise(
         ),
         Check(
             "tokens_compared",
-            "A parcel for one token less must be refused for its tokens.",
-            _says("it is for one token less", "tokens"),
+            "A parcel for one token less, or one more, must be refused for its tokens.",
+            says("tokens", "it is for one token less", "it is for one token more"),
             Hints(
                 "How far is the last block filled?",
                 "Nine and ten tokens take the same blocks; the position of the next one differs.",
@@ -143,7 +109,7 @@ WHOLE_PARCEL = Exercise(
         Check(
             "last_block_seen",
             "The last block never arrived, and the parcel was accepted.",
-            _says("the last block is missing", "digests"),
+            says("digests", "the last block is missing"),
             Hints(
                 "Which blocks go into your digests?",
                 "Ten tokens fill two blocks and a part of a third one; the third counts, too.",
@@ -153,7 +119,7 @@ WHOLE_PARCEL = Exercise(
         Check(
             "strangers_seen",
             "The last block holds somebody else's keys and values, and nobody noticed.",
-            _says("the last block is somebody else's", "digests"),
+            says("digests", "the last block is somebody else's"),
             Hints(
                 "Is a block that is not empty the right one?",
                 "Memory that was used before is full of plausible numbers.",
@@ -163,7 +129,7 @@ WHOLE_PARCEL = Exercise(
         Check(
             "every_layer",
             "The top layer never arrived, and the parcel was accepted.",
-            _says("the top layer is missing", "digests"),
+            says("digests", "the top layer is missing"),
             Hints(
                 "How many layers did you compare?",
                 "Each layer has keys and values of its own, sent one after the other.",
@@ -172,18 +138,43 @@ WHOLE_PARCEL = Exercise(
         ),
         Check(
             "values_too",
-            "The values of one layer never arrived, and the parcel was accepted.",
-            _says("the values of one layer are missing", "digests"),
+            "The values of one layer never arrived, or its keys, and the parcel was accepted.",
+            says(
+                "digests",
+                "the values of one layer are missing",
+                "the keys of one layer are missing",
+            ),
             Hints(
-                "What stands at the odd places of the digests?",
+                "What stands at the even places of the digests, and what at the odd ones?",
                 "Keys decide who is looked at, values what is seen there; both travelled.",
                 "Compare every digest, not every second one.",
             ),
         ),
         Check(
+            "keys_are_not_values",
+            "Keys and values of one layer were exchanged, and the parcel was accepted.",
+            says("digests", "keys and values of one layer are exchanged"),
+            Hints(
+                "All the right numbers are there. Are they in their places?",
+                "A sum, a set or a sorted list of digests forgets which of them belongs where.",
+                "Compare the digests as they stand: the first with the first, and so on.",
+            ),
+        ),
+        Check(
+            "digests_demanded",
+            "A parcel that names no digests must be refused for its digests.",
+            says("digests", "it came without digests"),
+            Hints(
+                "How many pairs does zip make of six digests and none?",
+                "Pair by pair, two lists agree as far as the shorter one goes; here that is "
+                "nowhere.",
+                "Compare the two as wholes: list(...) != list(...).",
+            ),
+        ),
+        Check(
             "order_in_memory",
             "Two blocks were exchanged on the way, and the parcel was accepted.",
-            _says("two blocks are exchanged", "digests"),
+            says("digests", "two blocks are exchanged"),
             Hints(
                 "In which order do you take the blocks?",
                 "A digest is of bytes in a certain order; the order of the tokens.",
@@ -193,7 +184,7 @@ WHOLE_PARCEL = Exercise(
         Check(
             "only_its_own_blocks",
             "A whole hand-off was refused because of blocks that belong to others.",
-            _other_memory_is_ignored,
+            other_memory_is_ignored,
             Hints(
                 "Whose memory did you look at?",
                 "Around the reserved blocks lie other people's sequences, which change all the "
@@ -204,7 +195,7 @@ WHOLE_PARCEL = Exercise(
         Check(
             "first_thing_first",
             "Several things were wrong at once, and not the first of them was named.",
-            _first_thing_first,
+            first_thing_first,
             Hints(
                 "Which question comes first?",
                 "With another model, blocks and digests mean nothing, so layers come first.",
