@@ -18,8 +18,10 @@ class ByteSizeError(ValueError):
 
 def bytes_of(text: str, option: str) -> int:
     """Bytes; `option` is named when it cannot be read. Raises `ByteSizeError`."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    found = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([A-Za-z]*)\s*", text, re.ASCII)
     unit = UNITS.get(found[2].upper()) if found else None
     if found is None or unit is None:
-        raise ByteSizeError(f"{option} {text!r} is no size; write it like 512MB, 2GiB or 1000000.")
+        raise ByteSizeError(
+            f"{option} {text[:40]!r} is no size; write it like 512MB, 2GiB or 1000000."
+        )
     return int(float(found[1]) * unit)

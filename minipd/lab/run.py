@@ -76,6 +76,7 @@ def run_plan(
     check_plan(plan)
     probe_file(json_path)
     probe_folder(pictures)
+    probe_folder(plan.disk_kv)
     trace = trace_of(plan)
     with busy(f"loading {plan.model}"):
         model = load(plan.model, plan.devices[0], plan.dtype)
@@ -111,7 +112,7 @@ def _serve(plan: Plan, model: LoadedModel, trace: Trace) -> Served:
             cluster.controller = _controller(plan)
             bars = Bars(progress, len(requests))
             outcomes = hold(cluster, contenders, requests, slo=plan.slo, keep=None, on_event=bars)
-            notes = [*notes_of(cluster, cores), *_moves(outcomes)]
+            notes = [*notes_of(cluster, cores), *_moves(outcomes), *deaths(outcomes)]
     return Served(outcomes, notes, cores, pace)
 
 
@@ -134,6 +135,17 @@ def _moves(outcomes: dict[str, Outcome]) -> list[str]:
                 f"after {number(event, 'paused_s'):.2f} s without new work ({why[event.worker]})."
             )
     return told
+
+
+def deaths(outcomes: dict[str, Outcome]) -> list[str]:
+    """Every worker that was lost: answers survive that, but the figures hold the wait for it."""
+    return [
+        f"{event.worker} was lost at {event.t_s:.1f} s of {mode} ({text(event, 'reason')}); its "
+        "requests were begun anew elsewhere, so measure again before you compare figures."
+        for mode, outcome in outcomes.items()
+        for event in outcome.run.timeline
+        if event.kind == "worker_died"
+    ]
 
 
 def _pace(plan: Plan, model: LoadedModel, cores: Cores) -> Pace | None:

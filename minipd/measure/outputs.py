@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
 
 
 class OutputError(RuntimeError):
@@ -76,6 +84,14 @@ def replace_bytes(path: Path, content: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def locked(file: FileIO) -> Generator[None]:
+    """Keep other processes that ask for the same out of an open file, where the system can."""
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX)  # ends when the file is closed, or the process
+    yield
 
 
 def _is_replaceable(path: Path) -> bool:

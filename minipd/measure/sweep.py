@@ -6,16 +6,20 @@
 
 `measure` gets one point and returns plain values. Each finished point is a line of the file before
 the next one begins, so Ctrl-C or a crash costs at most the point that was being measured; the same
-call again goes on where it ended. One process at a time may write to a file.
+call again goes on where it ended. Lines of two processes at one file stay whole, but each process
+measures what it did not find when it began.
 """
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
@@ -24,6 +28,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from minipd.interrupts import held_back, let_through
+from minipd.measure.outputs import locked
 
 FORMAT, VERSION = "minipd-sweep", 1
 Value = str | int | float | bool | None
@@ -116,11 +121,18 @@ class Sweep:
     # -- the file -----------------------------------------------------------------------------
 
     def _append(self, line: str) -> None:
+        """Write a whole line or none: on a full disk what was written of it is taken back."""
         try:
-            with self.path.open("a", encoding="utf-8", newline="\n") as file:
-                file.write(line + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            with self.path.open("ab", buffering=0) as file, locked(file):
+                before = os.fstat(file.fileno()).st_size
+                try:
+                    whole = (line + "\n").encode()
+                    if file.write(whole) < len(whole):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    os.fsync(file.fileno())
+                except BaseException:
+                    os.truncate(file.fileno(), before)
+                    raise
         except OSError as error:
             raise SweepError(f"Cannot write {self.path} ({error}); choose another file.") from error
 
@@ -129,19 +141,29 @@ class Sweep:
         header = _dumps({"format": FORMAT, "version": VERSION, "about": self.about}, "about")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            raw = self.path.read_bytes() if self.path.exists() else b""
-            if header.encode().startswith(raw):  # nothing, or not even its first line
-                self.path.write_text(header + "\n", encoding="utf-8", newline="\n")
-                return
-            whole = raw[: raw.rfind(b"\n") + 1]
-            lines = whole.decode("utf-8").splitlines() or [""]
-            self._check_header(_object(lines[0]))
-            if len(whole) < len(raw):
-                os.truncate(self.path, len(whole))
-        except (OSError, UnicodeDecodeError) as error:
+            may_write = not self.path.exists() or os.access(self.path, os.W_OK)
+            with self.path.open("a+b" if may_write else "rb", buffering=0) as file, locked(file):
+                lines = self._lines(file, header)
+        except SweepError:
+            raise
+        except (OSError, ValueError) as error:
             raise SweepError(f"Cannot use {self.path} ({error}); choose another file.") from error
         for number, line in enumerate(lines[1:], 2):
             self._take(number, _object(line))
+
+    def _lines(self, file: FileIO, header: str) -> list[str]:
+        file.seek(0)
+        raw = file.readall()
+        if header.encode().startswith(raw):  # nothing, or not even its first line
+            file.truncate(0)
+            file.write((header + "\n").encode())
+            return []
+        whole = raw[: raw.rfind(b"\n") + 1]
+        lines = whole.decode("utf-8").splitlines() or [""]
+        self._check_header(_object(lines[0]))
+        if len(whole) < len(raw):
+            file.truncate(len(whole))
+        return lines
 
     def _take(self, number: int, found: dict[str, Any]) -> None:
         if not all(isinstance(found.get(name), dict) for name in ("point", "result")):
@@ -149,7 +171,7 @@ class Sweep:
                 f"Line {number} of {self.path} is no finished point; remove that line, and its "
                 "point will be measured again."
             )
-        done = Finished(found["point"], found["result"], float(found.get("took_s", 0.0)))
+        done = Finished(found["point"], found["result"], _seconds(found.get("took_s")))
         self.finished.setdefault(_dumps(done.point, "point"), done)
 
     def _check_header(self, header: dict[str, Any]) -> None:
@@ -157,7 +179,8 @@ class Sweep:
             raise SweepError(
                 f"{self.path} is no sweep that this minipd can read; choose another file."
             )
-        before: dict[str, Any] = header.get("about") or {}
+        about = header.get("about")
+        before = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
         both = before.keys() | self.about.keys()
         other = sorted(name for name in both if before.get(name) != self.about.get(name))
         if other:
@@ -193,6 +216,13 @@ def _dumps(value: object, what: str) -> str:
         return json.dumps(value, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise SweepError(f"The {what} must be plain, finite values ({error}).") from error
+
+
+def _seconds(value: object) -> float:
+    """For the time left only: what is no length of time counts as none."""
+    if not isinstance(value, (int, float)) or not 0.0 <= value < math.inf:
+        return 0.0
+    return float(value)
 
 
 def _object(line: str) -> dict[str, Any]:

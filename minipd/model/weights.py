@@ -38,7 +38,13 @@ def weight_files(folder: Path) -> list[Path]:
             names = set(json.loads(index.read_text(encoding="utf-8-sig"))["weight_map"].values())
         except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
             raise ModelLoadError(f"{index} is damaged: download this file again.") from None
-        files = [folder / str(name) for name in sorted(names)]
+        for name in names:
+            if not _stays_inside(name):
+                raise ModelLoadError(
+                    f"{index} names {str(name)[:80]!r}, which is no file of this folder: download "
+                    "this file again, from a place that you trust."
+                )
+        files = [folder / name for name in sorted(names)]
         if lost := [file.name for file in files if not file.is_file()]:
             raise ModelLoadError(
                 f"{folder} lacks {', '.join(lost)}, named in {INDEX}: download the missing files."
@@ -49,6 +55,17 @@ def weight_files(folder: Path) -> list[Path]:
     if len(files) != 1:
         raise ModelLoadError(_no_weights(folder, files))
     return files
+
+
+def _stays_inside(name: object) -> bool:
+    """Whether a file's name in an index is one, and leads to no place above the folder.
+
+    Only the name counts: the hub's cache has links in its folders, to files elsewhere.
+    """
+    if not isinstance(name, str) or not name.isprintable():
+        return False
+    steps = name.replace("\\", "/").split("/")
+    return "" not in steps and ".." not in steps and ":" not in steps[0]
 
 
 def _no_weights(folder: Path, files: list[Path]) -> str:
@@ -87,11 +104,17 @@ class Checkpoint:
     def _open(self, path: Path) -> None:
         try:
             reader = self._files.enter_context(safe_open(path, framework="pt", device="cpu"))
-            self._reader_of |= dict.fromkeys(reader.keys(), reader)
+            mine = dict.fromkeys(reader.keys(), reader)
         except (SafetensorError, OSError) as error:
             raise ModelLoadError(
                 f"{path} is damaged or not complete ({error}): delete it and download it again."
             ) from error
+        if twice := self._reader_of.keys() & mine.keys():
+            raise ModelLoadError(
+                f"Tensor {min(twice)!r} is in {path.name} and in another file of {self.folder}: "
+                "download the model again."
+            )
+        self._reader_of |= mine
 
     def __enter__(self) -> Checkpoint:
         return self

@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from minipd.lab import run as run_module
 from minipd.lab.plan import MODES, ROUTERS, Plan, check_plan, trace_of
-from minipd.lab.run import run_plan
+from minipd.lab.run import deaths, run_plan
 from minipd.measure.metrics import summarise
 from minipd.measure.rows import TraceRow
 from minipd.measure.traces import write_trace
@@ -199,3 +201,12 @@ def test_rebalancing_tells_its_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = plan(rebalance=True, num_decode=3, ttft_s=1.0, tpot_s=1.0, num_requests=12)
     said, _ = printed(asked)
     assert "Note: worker-1 has joined the prefill pool at" in said and "a test wants it" in said
+
+
+def test_a_worker_that_was_lost_is_told() -> None:
+    """Its answers are all there, so nothing else would say why the figures are bad."""
+    died = Event(3.71, "worker_died", worker="worker-1", data={"reason": "it ended", "epoch": 0})
+    run: Any = SimpleNamespace(run=SimpleNamespace(timeline=[died]))
+    calm: Any = SimpleNamespace(run=SimpleNamespace(timeline=[]))
+    (told,) = deaths({"chunked": calm, "disaggregated": run})
+    assert told.startswith("worker-1 was lost at 3.7 s of disaggregated (it ended);")

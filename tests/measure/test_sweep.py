@@ -142,15 +142,57 @@ def broken(text: str) -> str:
         ("a stranger's notes", "is no sweep"),
         (broken("").replace("mini", "maxi") + "cut off", "is no sweep"),
         (b"\xff\xfe\n", "Cannot use"),
+        (broken("").replace("{}", "[1]").replace("{}", "5"), "begun with another model"),
+        (broken('{"point":{"x":NaN},"result":{}}\n'), "plain, finite"),
+        (broken("[" * 100_000 + "\n"), "Line 2 of .* remove that line"),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path: Path, content: str | bytes, told: str) -> None:
     path = tmp_path / "s.jsonl"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     before = path.read_bytes()
+    about = {"model": "y"} if "another model" in told else None
     with pytest.raises(SweepError, match=told):
-        Sweep(path, Counted())
+        Sweep(path, Counted(), about)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("took", ['"long"', "NaN", "-1", "1e400", "null", "[]"])
+def test_a_length_of_time_that_is_none_spoils_nothing(tmp_path: Path, took: str) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text(broken('{"point":{"x":3},"result":{"square":9},"took_s":' + took + "}\n"))
+    measure = Counted()
+    found = Sweep(path, measure).run(grid(x=[3, 4]))
+    assert [x.result["square"] for x in found] == [9, 16] and len(measure.seen) == 1
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is freed later is used: the same sweep goes on in the same file."""
+    path = tmp_path / "s.jsonl"
+    sweep = Sweep(path, Counted())
+    sweep.at({"x": 1, "seed": 0})
+    before = path.read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(SweepError, match="No space left"):
+        sweep.at({"x": 2, "seed": 0})
+    assert path.read_bytes() == before
+    monkeypatch.undo()
+    sweep.at({"x": 3, "seed": 0})
+    assert len(Sweep(path, Counted()).finished) == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
+def test_two_processes_at_one_file_keep_each_line_whole(tmp_path: Path) -> None:
+    path, log = tmp_path / "s.jsonl", tmp_path / "log"
+    script = textwrap.dedent(SCRIPT).replace("0.1", "0.001").replace("done", "x" * 5000)
+    command = [sys.executable, "-c", script, str(path), str(log)]
+    both = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(2)]
+    assert [process.wait(120) for process in both] == [0, 0]
+    assert len(Sweep(path, Counted()).finished) == 12
 
 
 def test_points_and_results_that_cannot_be_written(tmp_path: Path) -> None:

@@ -92,6 +92,30 @@ def test_damaged_index(make_hf: MakeHf) -> None:
     refused(folder, "index.json is damaged")
 
 
+@pytest.mark.parametrize(
+    "name", ["../other/{}", "/{}", "C:\\{}", "..\\{}", "a//{}", "", 5, None]
+)
+def test_an_index_leads_to_no_other_folder(make_hf: MakeHf, tmp_path: Path, name: Any) -> None:
+    folder, _ = make_hf("Llama", max_shard_size="60KB")
+    path = folder / "model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    tensor, shard = next(iter(index["weight_map"].items()))
+    (folder.parent / "other").mkdir()
+    (folder / shard).rename(folder.parent / "other" / shard)
+    index["weight_map"][tensor] = name.format(shard) if isinstance(name, str) else name
+    path.write_text(json.dumps(index))
+    refused(folder, "no file of this folder")
+
+
+def test_a_tensor_in_two_shards(make_hf: MakeHf) -> None:
+    folder, _ = make_hf("Llama", max_shard_size="60KB")
+    first, second = sorted(folder.glob("model-*.safetensors"))[:2]
+    tensors = load_file(second)
+    name = next(iter(load_file(first)))
+    save_file(tensors | {name: torch.ones(3)}, second, metadata={"format": "pt"})
+    refused(folder, name, "another file")
+
+
 def test_folder_without_weights_config_or_tokenizer(llama: Path) -> None:
     (llama / "tokenizer.json").unlink()
     refused(llama, "no usable tokenizer")
