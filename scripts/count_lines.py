@@ -36,8 +36,10 @@ MAX_FUNCTION_LINES = 50
 MAX_MEDIAN_FUNCTION_LINES = 8
 
 ENGINE_FILES = {"request.py", "timeline.py"}
-ENGINE_MODEL_FILES = {"__init__.py", "config.py", "layers.py", "decoder.py"}
-ENGINE_MODEL_FILES |= {"families.py", "experts.py", "expert_config.py"}
+ENGINE_MODEL_FILES = {
+    *("__init__.py", "config.py", "families.py", "layers.py", "decoder.py"),
+    *("experts.py", "expert_config.py"),
+}
 ENGINE_ROOMS = {"cache", "engine", "sched"}
 TIERS = {"books", "disk", "tier_sizes", "tiers", "prefix_router"}  # in `cache` and `sched`
 ADAPTERS = {"nixl", "cuda_ipc", "emulated", "streams", "paced"}  # in `pools`, by file name

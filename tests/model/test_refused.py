@@ -92,9 +92,7 @@ def test_damaged_index(make_hf: MakeHf) -> None:
     refused(folder, "index.json is damaged")
 
 
-@pytest.mark.parametrize(
-    "name", ["../other/{}", "/{}", "C:\\{}", "..\\{}", "a//{}", "", 5, None]
-)
+@pytest.mark.parametrize("name", ["../other/{}", "/{}", "C:\\{}", "..\\{}", "a//{}", "", 5, None])
 def test_an_index_leads_to_no_other_folder(make_hf: MakeHf, tmp_path: Path, name: Any) -> None:
     folder, _ = make_hf("Llama", max_shard_size="60KB")
     path = folder / "model.safetensors.index.json"
