@@ -57,8 +57,9 @@ def doctor(
 ) -> None:
     """Check and measure this computer.
 
-    Each check prints OK or FAIL with its remedy; then the two ceilings are measured, arithmetic
-    (FLOP/s) and memory reads (GB/s). Exit code 0 only when every check is OK.
+    Each check prints OK, NOTE (no obstacle) or FAIL with its remedy; then the two ceilings are
+    measured, arithmetic (FLOP/s) and memory reads (GB/s). About a minute. Exit code 1 when a check
+    FAILs.
     """
     probe_file(json_path)
     from minipd.measure.doctor import run_doctor

@@ -21,7 +21,9 @@ Dtype = Annotated[
 ]
 Network = Annotated[
     str | None,
-    typer.Option(help="Emulated: nvlink4, ib400, efa400, roce100, eth25, eth10, eth1 or B/s:s."),
+    typer.Option(
+        help="Emulated: nvlink4, ib400, efa400, roce100, eth25, eth10, eth1, or bytes/s:seconds."
+    ),
 ]
 
 

@@ -21,8 +21,9 @@ def demo(
 ) -> None:
     """See the main result: a long document freezes every answer, two pools end that.
 
-    The same trace on the same two workers, colocated, chunked and disaggregated: a table, the
-    verdict in words, and timelines as pictures. About 2 minutes.
+    The same trace on the same two workers, served four ways: colocated, chunked, with long prompts
+    apart, and disaggregated. A table, the verdict in words, and timelines as pictures. About 2
+    minutes.
     """
     probe_file(json_path)
     probe_folder(folder)
@@ -67,7 +68,11 @@ def run(
     ] = False,
     network: Network = None,
     router: Annotated[
-        str, typer.Option(help="remote, local, threshold, cost, round_robin, length, prefix.")
+        str,
+        typer.Option(
+            help="remote (if split) or round_robin by default; local, threshold, cost, length or "
+            "prefix."
+        ),
     ] = "default",
     local_tokens: Annotated[
         int, typer.Option(min=0, help="Prompts up to this stay local (threshold, length).")
@@ -85,10 +90,12 @@ def run(
         int | None, typer.Option(help="KV a worker's cache holds; the whole trace if not given.")
     ] = None,
     host_kv: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Host memory for KV per worker, like 512MB.")
+        str | None,
+        typer.Option(metavar="SIZE", help="Host memory for KV beyond --kv-tokens, like 512MB."),
     ] = None,
     disk_kv: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for KV that host memory has no room.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for KV that finds no room there either."),
     ] = None,
     disk_kv_size: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Of each worker's files; 1 GiB if not given.")
@@ -100,7 +107,8 @@ def run(
 ) -> None:
     """Serve a trace in one mode or several, and compare.
 
-    TTFT, TPOT, gaps between tokens, throughput and stalls of each mode; --json keeps the timelines.
+    TTFT, TPOT, gaps between tokens, throughput and stalls of each mode; --json keeps the timelines,
+    and for each worker how many prompt tokens were computed, found or fetched.
     """
     probe_file(json_path)
     probe_folder(pictures)

@@ -64,7 +64,10 @@ def simulate(
         float, typer.Option(help="Bytes/s of one wire that all hand-offs share.")
     ] = math.inf,
     router: Annotated[
-        str, typer.Option(help="remote, local, threshold, round_robin, length or prefix.")
+        str,
+        typer.Option(
+            help="remote (if split) or round_robin by default; local, threshold, length, prefix."
+        ),
     ] = "default",
     local_tokens: Annotated[
         int, typer.Option(min=0, help="Prompts up to this stay local (threshold, length).")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, get_args
+
+from minipd.values import value
 
 EventKind = Literal[
     "arrived",  # coordinator: data = prompt_tokens, max_tokens
@@ -43,7 +45,7 @@ TERMINAL_KINDS: frozenset[str] = frozenset({"finished", "cancelled", "failed"})
 Value = int | float | str | bool | list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Event:
     """One thing that happened at `t_s`; an interval ends there and began at `data["start_s"]`."""
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(importlib.util.find_spec("minipd").origin).parent  # type: ignore[union-attr,arg-type]
-FLOORS = ["request", "timeline", "paths", "interrupts", "model", "cache", "engine", "sched"]
-FLOORS += ["prompts", "llm", "pools", "measure", "fleet", "serve", "lab", "cli"]
+FLOORS = ["request", "values", "timeline", "paths", "interrupts", "model", "cache", "engine"]
+FLOORS += ["sched", "prompts", "llm", "pools", "measure", "fleet", "serve", "lab", "cli"]
 WITHOUT_TENSORS = [
     "minipd",
     "minipd.request",

@@ -6,6 +6,7 @@ Standard library only.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from minipd.fleet.fleet import Fleet, FleetError
 from minipd.fleet.kvpool import block_names
@@ -21,13 +22,14 @@ class Intake:
         self.rows: Iterator[tuple[int, TraceRow]] = iter(())
         self.is_over = False
         self.why_refused: dict[str, int] = {}
+        self._why_refuse = lru_cache(maxsize=1024)(fleet.why_refuse)
         self._sharing: dict[str, TraceRow] = {}
         self._names: dict[str, list[bytes]] = {}
 
     def next_after(self, now_s: float) -> Request | None:
         """The next request that can be served; None at the end. Raises `FleetError`."""
         for index, row in self.rows:
-            why = self.fleet.why_refuse(row.prompt_tokens, row.output_tokens)
+            why = self._why_refuse(row.prompt_tokens, row.output_tokens)
             if why is not None:
                 self.why_refused[why] = self.why_refused.get(why, 0) + 1
                 continue
@@ -44,8 +46,8 @@ class Intake:
         name = f"{row.kind or 'request'}-{index:03d}"
         if self.fleet.prefix_reuse:
             self._sharing[name] = row
-        sampling = SamplingParams(max_tokens=row.output_tokens, ignore_eos=True)
-        return Request(name, (0,) * row.prompt_tokens, sampling, row.arrival_s)
+        prompt, sampling = _prompt_of(row.prompt_tokens), _answer_of(row.output_tokens)
+        return Request(name, prompt, sampling, row.arrival_s)
 
     def names_of(self, request_id: str) -> list[bytes]:
         """Names of the request's shareable blocks, worked out once."""
@@ -60,3 +62,14 @@ class Intake:
 
     def notes(self) -> list[str]:
         return [f"{n} request(s) left out: each {why}." for why, n in self.why_refused.items()]
+
+
+@lru_cache(maxsize=16)
+def _prompt_of(tokens: int) -> tuple[int, ...]:
+    """Of unknown tokens; prompts of one length share them."""
+    return (0,) * tokens
+
+
+@lru_cache(maxsize=1024)
+def _answer_of(tokens: int) -> SamplingParams:
+    return SamplingParams(max_tokens=tokens, ignore_eos=True)

@@ -70,13 +70,13 @@ class Wires:
         order in which prefills end.
         """
         rate = self.network.bytes_per_s
-        wires = (
-            self._out.setdefault(sender, Wire(rate)),
-            self.trunk,
-            self._in.setdefault(receiver, Wire(rate)),
-        )
+        if sender not in self._out:
+            self._out[sender] = Wire(rate)
+        if receiver not in self._in:
+            self._in[receiver] = Wire(rate)
+        wires = one, two, three = self._out[sender], self.trunk, self._in[receiver]
         first_s = start_s + (end_s - start_s) / self.num_layers
-        begin_s = max(first_s, *(wire.free_s for wire in wires))
+        begin_s = max(first_s, one.free_s, two.free_s, three.free_s)
         slowest = min(rate, self.network.trunk_bytes_per_s)
         copy_s = num_bytes / slowest
         last_s = max(begin_s + copy_s, end_s + copy_s / self.num_layers)

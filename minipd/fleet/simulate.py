@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from minipd.fleet.events import Agenda
+from minipd.fleet.events import Agenda, few_collections
 from minipd.fleet.failures import Failure, check_failures
 from minipd.fleet.fleet import Fleet, FleetError
 from minipd.fleet.intake import Intake
@@ -77,9 +77,8 @@ class Simulation:
         self._arrive(None)
         if self.controller is not None:
             self._look(None)
-        while self.agenda.step():
-            if self.controller is not None and self.coordinator.roles.are_under_way:
-                self.coordinator.tend()
+        with few_collections():
+            self.agenda.run(self._tend if self.controller is not None else None)
         return self._result()
 
     def _result(self) -> SimResult:
@@ -145,7 +144,7 @@ class Simulation:
             self.wires,
             fleet.kv_bytes_per_token,
             partial(fleet.allocator, index, self.intake.names_of),
-            self._report,
+            self._told if not fleet.costs.message_s else self._told_later,
             self._tally,
         )
         worker.configure(order)
@@ -163,16 +162,11 @@ class Simulation:
         delay_s = self.fleet.costs.message_s
         return lambda message: self.agenda.at(self.agenda.now + delay_s, worker.send, message)
 
-    def _report(self, name: str, message: m.FromWorker) -> None:
-        if not self.fleet.costs.message_s:
-            self._told((name, message))
-        else:
-            self.agenda.at(
-                self.agenda.now + self.fleet.costs.message_s, self._told, (name, message)
-            )
+    def _told_later(self, name: str, message: m.FromWorker) -> None:
+        time_s = self.agenda.now + self.fleet.costs.message_s
+        self.agenda.at(time_s, lambda _: self._told(name, message))
 
-    def _told(self, what: tuple[str, m.FromWorker]) -> None:
-        name, message = what
+    def _told(self, name: str, message: m.FromWorker) -> None:
         if isinstance(message, m.Configured):
             self.coordinator.member_ready(name)
         else:
@@ -216,6 +210,10 @@ class Simulation:
         self.coordinator.tend()
         if not self.intake.is_over or self.coordinator.is_busy:
             self.agenda.at(self.agenda.now + controller.interval_s, self._look)
+
+    def _tend(self) -> None:
+        if self.coordinator.roles.are_under_way:
+            self.coordinator.tend()
 
     def _change_role(self, name: str, role: m.Role, patience_s: float, reason: str) -> None:
         roles = self.coordinator.roles

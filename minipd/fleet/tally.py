@@ -6,14 +6,13 @@ decode steps. `Tally` counts those beside the events. Percentiles carry a relati
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from minipd.fleet.under_way import Row
 from minipd.measure.metrics import RunMetrics
 from minipd.measure.ordering import count
-from minipd.measure.requests import LiveRequest, RequestMetrics, arrive
+from minipd.measure.requests import LiveRequest
 from minipd.measure.slo import SLO, SLOError
-from minipd.measure.worker_use import WorkerUse
 from minipd.request import Sequence
 from minipd.timeline import Event
 
@@ -26,18 +25,18 @@ class SimRequest(LiveRequest):
     """Keeps the times of the first and the last known token only."""
 
     def tell_token(self, time_s: float) -> None:
-        self.token_s[1:] = [time_s] if self.token_s else []
-        self.token_s = self.token_s or [time_s]
+        if len(self.token_s) < 2:
+            self.token_s.append(time_s)
+        else:
+            self.token_s[1] = time_s
 
-    def end(self, event: Event) -> RequestMetrics:
+    def answer(self, event: Event) -> tuple[int, float | None, tuple[float, ...]]:
         """The last token comes with the terminal event, unless it ended for another reason."""
         tokens = count(event, "output_tokens")
         if event.kind == "finished":
             self.tell_token(event.t_s)
-        record = LiveRequest.end(self, event)
         times = self.token_s
-        tpot_s = (times[-1] - times[0]) / (tokens - 1) if tokens > 1 and times else None
-        return replace(record, output_tokens=tokens, tpot_s=tpot_s, itl_s=())
+        return tokens, (times[-1] - times[0]) / (tokens - 1) if tokens > 1 and times else None, ()
 
 
 class Tally(RunMetrics):
@@ -54,13 +53,13 @@ class Tally(RunMetrics):
         self._seen: set[tuple[str, str]] = set()  # a worker and a kind of event that it has had
 
     def feed(self, event: Event) -> None:
-        live = self._live.get(event.request_id) if event.request_id else None
-        if isinstance(live, SimRequest):
-            if event.kind == "token":
+        if event.kind == "token":
+            live = self._live.get(event.request_id)
+            if isinstance(live, SimRequest):
                 self._token(live, event.t_s)
                 return
-            if event.kind == "preempted":
-                self.left(event.request_id, event.worker)
+        elif event.kind == "preempted" and event.request_id in self._live:
+            self.left(event.request_id, event.worker)
         super().feed(event)
 
     def _feed_worker(self, event: Event) -> None:
@@ -72,10 +71,8 @@ class Tally(RunMetrics):
             self._seen.add(key)
         super()._feed_worker(event)
 
-    def _arrive(self, event: Event) -> None:
-        super()._arrive(event)
-        plain = arrive(event)
-        self._live[event.request_id] = SimRequest(plain.id, plain.arrival_s, plain.prompt_tokens)
+    def _live_of(self, event: Event) -> SimRequest:
+        return SimRequest(event.request_id, event.t_s, count(event, "prompt_tokens"))
 
     def _token(self, live: SimRequest, time_s: float) -> None:
         """The token that ends a prefill; after a preemption it ends a gap as well."""
@@ -105,7 +102,7 @@ class Tally(RunMetrics):
         gaps, num_old = self._latencies["itl_s"], len(sequences)
         joined = self._joined.get(worker)
         if joined:
-            news = [sequence.id for sequence in sequences if sequence.id in joined]
+            news = [i for s in sequences if (i := s.request.id) in joined]
             num_old -= len(news)
             for request_id in news:
                 live = self._live.get(request_id)
@@ -124,9 +121,9 @@ class Tally(RunMetrics):
         self._last_decode_s[worker] = end_s
         begun, piece = 0, _steps_alike(first_s, growth_s)
         while begun < steps:
-            taken = min(piece, steps - begun)
+            taken = steps - begun if steps - begun < piece else piece
             self._decode_steps.add(first_s + growth_s * (begun + (taken - 1) / 2), taken)
-            from_step = max(begun, 1)  # the gaps before the first tokens are told already
+            from_step = begun or 1  # the gaps before the first tokens are told already
             if begun + taken > from_step:
                 mean_s = first_s + growth_s * (from_step + begun + taken - 1) / 2
                 self._latencies["itl_s"].add(mean_s, (begun + taken - from_step) * num)

@@ -63,6 +63,13 @@ class ModelTimer:
     model: StepModel
     _steps: dict[object, float] = field(default_factory=dict[object, float])
     _knots: list[float] = field(default_factory=lambda: [0.0, 64.0])
+    _lines: dict[tuple[int, int], tuple[float, float]] = field(
+        default_factory=dict[tuple[int, int], tuple[float, float]]
+    )
+    _num_parts: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._num_parts = self.model.parallel.pp * self.model.parallel.attention_replicas
 
     @property
     def pipelined(self) -> int:
@@ -83,18 +90,25 @@ class ModelTimer:
 
     def decode_line(self, sequences: int, context: int) -> Line:
         mean_context, share = context / sequences, self._share(sequences)
-        while self._knots[-1] <= mean_context:
-            self._knots.append(math.ceil(self._knots[-1] * KNOT_GROWTH))
-        at = bisect_left(self._knots, mean_context + 1e-9) - 1
+        knots = self._knots
+        while knots[-1] <= mean_context:
+            knots.append(math.ceil(knots[-1] * KNOT_GROWTH))
+        at = bisect_left(knots, mean_context + 1e-9) - 1
+        low_s, growth_s = self._lines.get((share, at)) or self._line_from(share, at)
+        first_s = low_s + growth_s * (mean_context - knots[at])
+        return Line(first_s, growth_s, math.ceil(knots[at + 1] - mean_context) or 1)
+
+    def _line_from(self, share: int, at: int) -> tuple[float, float]:
+        """The seconds at a knot, and how they grow with each token from there to the next."""
         low, high = self._knots[at], self._knots[at + 1]
         low_s, high_s = self._decode_s(share, low), self._decode_s(share, high)
-        growth_s = (high_s - low_s) / (high - low)
-        first_s = low_s + growth_s * (mean_context - low)
-        return Line(first_s, growth_s, max(1, math.ceil(high - mean_context)))
+        if len(self._lines) >= MAX_REMEMBERED:
+            self._lines.clear()
+        line = self._lines[share, at] = low_s, (high_s - low_s) / (high - low)
+        return line
 
     def _share(self, sequences: int) -> int:
-        parallel = self.model.parallel
-        return -(-sequences // (parallel.pp * parallel.attention_replicas))
+        return -(-sequences // self._num_parts)
 
     def _decode_s(self, sequences: int, context: float) -> float:
         key = (sequences, context)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from minipd.engine.batch import Batch, chunk_of
+from minipd.engine.batch import Batch, Chunk
 from minipd.fleet.events import Agenda
 from minipd.fleet.kvpool import SharedBlocks
 from minipd.fleet.timers import Line, Read, Timer
@@ -89,13 +89,14 @@ class Turning:
     def _due(self, time_s: float, act: Callable[[Any], None], what: Any = None) -> None:
         """Go on with this, and with nothing that was due before."""
         self._number += 1
-        number = self._number
+        now = self.agenda.now
+        due = (self._number, act, what)
+        self.agenda.at(time_s if time_s > now else now, self._unless_void, due)
 
-        def unless_void(what: Any) -> None:
-            if number == self._number and not self.is_dead:
-                act(what)
-
-        self.agenda.at(max(time_s, self.agenda.now), unless_void, what)
+    def _unless_void(self, due: tuple[int, Callable[[Any], None], Any]) -> None:
+        number, act, what = due
+        if number == self._number and not self.is_dead:
+            act(what)
 
     def _turn(self) -> None:
         """Read what has come, then decide; checking hand-offs may take time."""
@@ -118,10 +119,11 @@ class Turning:
             self._begin_step()
         self._tell_events()
         self.outbox += reserved
-        self.flush()
+        if self.outbox:
+            self.flush()
 
     def _tell_events(self) -> None:
-        if gone := forgotten_by(self.scheduler.allocator):
+        if self.scheduler.allocator.forgotten and (gone := forgotten_by(self.scheduler.allocator)):
             self.outbox.append(m.Forgotten(self.name, gone))
         events = self.scheduler.drain_events()
         if events:
@@ -139,12 +141,14 @@ class Turning:
     def _begin_row(self, steps: int) -> None:
         running = list(self.scheduler.running)
         context = sum([sequence.num_cached_tokens for sequence in running])
-        first_s, growth_s, sure = self.timer.decode_line(len(running), context)
-        line = Line(first_s + self.costs.step_s, growth_s, sure)
+        line = self.timer.decode_line(len(running), context)
+        if self.costs.step_s:
+            line = Line(line.first_s + self.costs.step_s, line.growth_s, line.steps)
         if self.inbox:  # it came while hand-offs were being checked
             steps = 1
-        self.row = Row(self.agenda.now, line, min(steps, sure), running)
-        self._due(self.row.end_s(self.row.steps), self._row_done)
+        steps = steps if steps < line.steps else line.steps
+        self.row = row = Row(self.agenda.now, line, steps, running)
+        self._due(row.end_s(steps), self._row_done)
 
     def _row_done(self, _: Any) -> None:
         row, self.row = self.row, None
@@ -179,10 +183,9 @@ class Turning:
             picks = self.scheduler.pick(now)
             writes = [sequence for sequence, _ in picks if sequence.is_decoding]
             reads = [(s, count) for s, count in picks if s.is_prefilling]
-            batch = Batch([chunk_of(s, count) for s, count in reads], now) if picks else None
-            if batch is not None:
-                batch.num_prefill_tokens = sum(count for _, count in reads)
-                batch.num_decode_seqs = len(writes)
+            num_read = sum([count for _, count in reads])
+            chunks = [_chunk_of(s, count) for s, count in reads]
+            batch = Batch(chunks, now, num_read, len(writes)) if picks else None
         return Step(batch, writes, self._seconds(batch, writes)) if batch is not None else None
 
     def _seconds(self, batch: Batch, writes: list[Sequence]) -> float:
@@ -213,3 +216,11 @@ class Turning:
                     self.observer.joined(self.name, request_id)
         self.after_step(step, end_s)
         self._turn()
+
+
+def _chunk_of(sequence: Sequence, count: int) -> Chunk:
+    """As in the engine, but nobody looks at the tokens: only their number counts."""
+    start = sequence.num_cached_tokens
+    is_last = start + count == sequence.num_tokens
+    sampling = sequence.request.sampling if is_last else None
+    return Chunk(sequence.id, [UNKNOWN_TOKEN] * count, start, sequence.block_ids, sampling)

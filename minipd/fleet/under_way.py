@@ -46,9 +46,13 @@ class Row:
     def step_at(self, now_s: float) -> int:
         """The step that is under way at `now_s`, counted from 1; one that just ends counts."""
         low, high = 1, self.steps
+        start_s, (first_s, growth_s, _) = self.start_s, self.line
         while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.end_s(middle) >= now_s else (middle + 1, high)
+            step = (low + high) // 2  # and when it ends, as in `end_s`
+            if start_s + step * first_s + growth_s * (step * (step - 1) / 2) >= now_s:
+                high = step
+            else:
+                low = step + 1
         return low
 
 

@@ -117,7 +117,7 @@ class SimWorker(Turning):
         return verify_s
 
     def reserve(self) -> list[m.Reserved]:
-        if not isinstance(self.scheduler, DecodeOnly):
+        if not (isinstance(self.scheduler, DecodeOnly) and self.scheduler.pending):
             return []
         return [
             m.Reserved(s.id, tuple(s.block_ids), s.num_cached_tokens)
@@ -194,7 +194,8 @@ class SimWorker(Turning):
         self._tell_events()
         self.outbox += [m.Happened((done,)), m.HandedOff(manifest)]
         self.flush()
-        self.wake()  # its blocks are free: a prompt may have waited for them
+        if self.scheduler.waiting:
+            self.wake()  # its blocks are free: a prompt may have waited for them
 
     def _manifest(self, order: m.Prefill, sequence: Sequence, num_bytes: int) -> m.Manifest:
         return m.Manifest(

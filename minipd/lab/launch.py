@@ -85,7 +85,7 @@ def launch(folder: Path, no_browser: bool, port: int, with_solutions: bool = Fal
         console.print(line)
     lesson = first_lesson(folder)
     fetch_model(console)
-    console.print(f"Opening {lesson} in JupyterLab; stop it with Ctrl-C.")
+    console.print(f"Opening {lesson} in JupyterLab; stop it with Ctrl-C, then y.")
     _serve(lab_arguments(folder, lesson, no_browser=no_browser, port=port))
 
 

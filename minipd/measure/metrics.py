@@ -92,15 +92,16 @@ class RunMetrics:
             self._last_s = max(self._last_s, event.t_s)
             self._end(live.end(event))
         else:
-            self._counts.refused_handoffs += event.kind == "handoff_refused"
+            if event.kind == "handoff_refused":
+                self._counts.refused_handoffs += 1
             live.feed(event)
 
     def _feed_worker(self, event: Event) -> None:
         self._roles.feed(event)
-        use = self._use_of(event.worker)
-        use.feed(event, self._roles.get(event.worker))
-        alone = event.kind == "step" and not count(event, "prefill_tokens")
-        if alone and count(event, "decode_seqs"):
+        self._use_of(event.worker).feed(event, self._roles.get(event.worker))
+        if event.kind != "step" or count(event, "prefill_tokens"):
+            return
+        if count(event, "decode_seqs"):
             self._decode_steps.add(event.t_s - number(event, "start_s", event.t_s))
 
     def _use_of(self, worker: str) -> WorkerUse:
@@ -110,9 +111,12 @@ class RunMetrics:
 
     def _arrive(self, event: Event) -> None:
         self._counts.arrived += 1
-        self._live[event.request_id] = arrive(event)
+        self._live[event.request_id] = self._live_of(event)
         if self._first_s is None:
             self._first_s = event.t_s
+
+    def _live_of(self, event: Event) -> LiveRequest:
+        return arrive(event)
 
     def _end(self, request: RequestMetrics) -> None:
         counts = self._counts
@@ -134,10 +138,9 @@ class RunMetrics:
             self._good += self.slo.met_by(request)
         for gap_s in request.itl_s:
             self._latencies["itl_s"].add(gap_s)
-        for name in LATENCIES:
-            value = getattr(request, name)
-            if name != "itl_s" and value is not None:
-                self._latencies[name].add(value)
+        for name, distribution in self._latencies.items():
+            if name != "itl_s" and (value := getattr(request, name)) is not None:
+                distribution.add(value)
 
     def undisturbed_s(self) -> float | None:
         """The given step, else the median pure decode step, else the median gap."""

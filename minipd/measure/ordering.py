@@ -44,13 +44,14 @@ def as_they_come(events: Iterable[Event], lag_s: float = 0.25) -> Iterator[Event
 
 def number(event: Event, name: str, default: float = 0.0) -> float:
     """A number of an event's data; `default` where it is missing or no number."""
-    value = event.data.get(name, default)
+    value = event.data.get(name)
     return float(value) if isinstance(value, (int, float)) else default
 
 
 def count(event: Event, name: str) -> int:
     """A whole number of an event's data; 0 where it is missing."""
-    return int(number(event, name))
+    value = event.data.get(name)
+    return int(value) if isinstance(value, (int, float)) else 0
 
 
 def text(event: Event, name: str) -> str:

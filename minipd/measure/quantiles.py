@@ -7,7 +7,6 @@ The definition is one for both: linear interpolation between order statistics at
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -82,10 +81,14 @@ class Histogram:
         self.total = 0.0
         self._growth = (1.0 + relative_error) / (1.0 - relative_error)
         self._log_growth = math.log(self._growth)
-        self._buckets: Counter[int] = Counter()
+        self._buckets: dict[int, int] = {}
 
     def add(self, value: float, times: int = 1) -> None:
-        self._buckets[self._bucket(value)] += times
+        if not value <= self.FLOOR:  # as `_bucket`, in place: a long run adds millions
+            bucket = math.ceil(math.log(value / self.FLOOR) / self._log_growth) or 1
+        else:
+            bucket = 0
+        self._buckets[bucket] = self._buckets.get(bucket, 0) + times
         self.count += times
         self.total += value * times
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 from minipd.measure.ordering import count, number, text
 from minipd.timeline import TERMINAL_KINDS, Event
+from minipd.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RequestMetrics:
     """A request after its terminal event. Times in seconds; None where it never came so far.
 
@@ -69,13 +70,14 @@ class LiveRequest:
     _handoff_start_s: float | None = None
 
     def feed(self, event: Event) -> None:
-        if event.kind == "token":
+        kind = event.kind
+        if kind == "token":
             self.token_s.append(event.t_s)
-        elif event.kind == "routed":
+        elif kind == "routed":
             self.route = text(event, "choice")
-        elif event.kind == "preempted":
+        elif kind == "preempted":
             self.preemptions += 1
-        elif event.kind in ("prefill_started", "prefill_finished"):
+        elif kind == "prefill_started" or kind == "prefill_finished":
             self._feed_prefill(event)
         else:
             self._feed_handoff(event)
@@ -106,23 +108,29 @@ class LiveRequest:
             if self._prefill_end_s is not None:
                 self.commit_delay_s = max(0.0, event.t_s - self._prefill_end_s)
 
-    def end(self, event: Event) -> RequestMetrics:
-        """The finished record; `event` is the terminal one."""
-        assert event.kind in TERMINAL_KINDS, "a request ends with a terminal event"
+    def answer(self, event: Event) -> tuple[int, float | None, tuple[float, ...]]:
+        """Its tokens, their TPOT and the gaps between them; `event` is the terminal one."""
         times = self.token_s
         n = len(times)
         gaps = tuple(later - sooner for sooner, later in zip(times, times[1:], strict=False))
+        return n, (times[-1] - times[0]) / (n - 1) if n > 1 else None, gaps
+
+    def end(self, event: Event) -> RequestMetrics:
+        """The finished record; `event` is the terminal one."""
+        assert event.kind in TERMINAL_KINDS, "a request ends with a terminal event"
+        output_tokens, tpot_s, gaps = self.answer(event)
+        times = self.token_s
         return RequestMetrics(
             id=self.id,
             outcome=event.kind,
             reason=text(event, "reason"),
             arrival_s=self.arrival_s,
             prompt_tokens=self.prompt_tokens,
-            output_tokens=n,
-            ttft_s=times[0] - self.arrival_s if n else None,
-            tpot_s=(times[-1] - times[0]) / (n - 1) if n > 1 else None,
+            output_tokens=output_tokens,
+            ttft_s=times[0] - self.arrival_s if times else None,
+            tpot_s=tpot_s,
             itl_s=gaps,
-            e2e_s=times[-1] - self.arrival_s if n else None,
+            e2e_s=times[-1] - self.arrival_s if times else None,
             queue_s=self.queue_s,
             prefill_s=self.prefill_s,
             handoff_s=self.handoff_s,

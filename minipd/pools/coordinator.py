@@ -137,7 +137,8 @@ class Coordinator(Dispatcher):
             if event.kind not in TERMINAL_KINDS:  # those it has had already
                 self.emit(event)
             return
-        self._learn(event, ticket)
+        if self.prefixes is not None:
+            self._learn(event, ticket)
         if event.kind == "prefill_finished":
             ticket.leave_queue()
         elif event.kind == "token":

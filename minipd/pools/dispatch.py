@@ -8,7 +8,7 @@ from collections.abc import Callable
 from minipd.pools import messages as m
 from minipd.pools.placing import Members
 from minipd.pools.roles import RoleChanges
-from minipd.pools.tickets import Member, Ticket
+from minipd.pools.tickets import Ticket
 from minipd.request import Request
 from minipd.sched.prefix_router import PrefixAware
 from minipd.sched.router import Route, Router

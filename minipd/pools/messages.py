@@ -7,18 +7,18 @@ coordinator passes the manifest on as `Commit`; the decode worker verifies it an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from minipd.request import FinishReason, PrefillReason, Request
 from minipd.sched.limits import Limits
 from minipd.timeline import Event
+from minipd.values import value
 
 Role = Literal["prefill", "decode", "both"]
 Policy = Literal["prefill_first", "decode_first", "chunked", "prefill_only", "decode_only"]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Manifest:
     """What was written where, by whom, and what must be found there.
 
@@ -46,7 +46,7 @@ class Manifest:
 # -- to a worker ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Configure:
     """Take on a role with an empty scheduler; only an idle worker may be asked."""
 
@@ -56,7 +56,7 @@ class Configure:
     prefix_reuse: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Connect:
     """Another worker's store, and the epoch it belongs to."""
 
@@ -65,7 +65,7 @@ class Connect:
     registration: Any
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Submit:
     """Run both phases here; `reason` says why the prompt is read on this worker."""
 
@@ -74,13 +74,13 @@ class Submit:
     reason: PrefillReason = "local"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reserve:
     request: Request
     output_ids: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Prefill:
     """Read a prompt; write its KV, but for the first `cached_tokens`, into the target's blocks."""
 
@@ -93,12 +93,12 @@ class Prefill:
     reason: PrefillReason = "prompt"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Commit:
     manifest: Manifest
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Recover:
     """The hand-off will not come: read the prompt of this reservation yourself."""
 
@@ -106,30 +106,30 @@ class Recover:
     token_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Drop:
     """Forget a reservation: the request has ended, or will be answered elsewhere."""
 
     request_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Cancel:
     request_id: str
     reason: FinishReason = "cancelled"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Audit:
     """Ask for the books: how many blocks are in use."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TellForgotten:
     """From now on, say which cached blocks are forgotten; holds until the next `Configure`."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Stop:
     """Leave the loop."""
 
@@ -153,7 +153,7 @@ ToWorker = (
 # -- from a worker ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Started:
     """Ready: what it can hold, and how others may write into its store."""
 
@@ -166,23 +166,23 @@ class Started:
     registration: Any
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Configured:
     """The answer to `Configure`."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Audited:
     used_blocks: int
     num_sequences: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Happened:
     events: tuple[Event, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Forgotten:
     """Names of blocks that this worker no longer holds anywhere."""
 
@@ -190,19 +190,19 @@ class Forgotten:
     names: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reserved:
     request_id: str
     block_ids: tuple[int, ...]
     cached_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HandedOff:
     manifest: Manifest
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HandOffFailed:
     """The KV did not arrive; `token_id` is the first token, which has been published."""
 
@@ -211,7 +211,7 @@ class HandOffFailed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Refused:
     """A manifest did not match what was found; the worker reads the prompt itself."""
 
@@ -219,14 +219,14 @@ class Refused:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Drained:
     """The request ended on the prefill worker, and nothing more will be written for it."""
 
     request_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Crashed:
     """The worker's own last words."""
 

@@ -79,13 +79,13 @@ def write(scheduler: Scheduler, sequences: Items[Sequence], steps: int, now: flo
     allocator, tokens = scheduler.allocator, [UNKNOWN_TOKEN] * steps
     size, sequences = allocator.block_size, list(sequences)
     for sequence in sequences:  # all take blocks before anyone's are given back
-        if sequence.num_cached_tokens + steps > len(sequence.block_ids) * size:
-            allocator.grow(sequence, sequence.num_cached_tokens + steps)
-    for sequence in sequences:
         cached = sequence.num_cached_tokens + steps
-        is_filled = cached // size > sequence.num_cached_tokens // size
-        sequence.num_cached_tokens = cached
-        if is_filled:
+        if cached > len(sequence.block_ids) * size:
+            allocator.grow(sequence, cached)
+    for sequence in sequences:
+        before = sequence.num_cached_tokens
+        sequence.num_cached_tokens = before + steps
+        if (before + steps) // size > before // size:
             allocator.publish(sequence)
         sequence.output_ids += tokens
         if len(sequence.output_ids) >= sequence.request.sampling.max_tokens:

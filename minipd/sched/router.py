@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Literal, Protocol
 
+from minipd.values import value
+
 
 @dataclass(slots=True)
 class WorkerLoad:
@@ -22,7 +24,7 @@ class WorkerLoad:
     cached_tokens: int = 0  # of the prompt being routed, where the router asks for it
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Route:
     """`prefill` is None where the decode worker reads the prompt itself (`choice` is "local")."""
 
@@ -43,12 +45,16 @@ class Router(Protocol):
     ) -> Route: ...
 
 
-_RUNNING = attrgetter("num_running", "queued_prefill_tokens")
+_RUNNING = attrgetter("num_running")
 _QUEUED = attrgetter("queued_prefill_tokens", "num_running")
 
 
 def least_running(loads: list[WorkerLoad]) -> WorkerLoad:
-    return min(loads, key=_RUNNING)
+    """Of those that write the fewest answers the one with the shortest queue, then the first."""
+    first = min(loads, key=_RUNNING)  # a fleet has hundreds: mostly its first answer will do
+    if first.queued_prefill_tokens <= 0:
+        return first
+    return shortest_queue([load for load in loads if load.num_running == first.num_running])
 
 
 def shortest_queue(loads: list[WorkerLoad]) -> WorkerLoad:

@@ -137,8 +137,7 @@ def test_the_agenda_keeps_to_the_order_asked_for() -> None:
     agenda.at(2.0, done.append, "c")
     agenda.at(1.0, done.append, "a")
     agenda.at(1.0, done.append, "b")
-    while agenda.step():
-        pass
+    agenda.run()
     assert done == ["a", "b", "c"] and agenda.now == 2.0
     with pytest.raises(AssertionError, match="is past"):
         agenda.at(1.0, done.append)
