@@ -317,7 +317,7 @@ import inspect
 from minipd.fleet.events import Agenda
 
 print(inspect.getsource(Agenda.at))
-print(inspect.getsource(Agenda.step))
+print(inspect.getsource(Agenda.run))
 
 # %% [markdown]
 # ## Step times of machines we do not own
