@@ -68,17 +68,18 @@ class Plan:
 def measure_passes(
     model: LoadedModel, cores: Cores, sizes: Sequence[int] = SIZES, rounds: int = 2
 ) -> dict[int, float]:
-    """Median seconds of one pass of each size on one server's cores, all sizes in turn; the first
-    round is warm-up."""
+    """Median seconds of one pass of each size on one server's cores, all sizes in turn, after one
+    pass of the smallest as warm-up."""
     engine = MinipdEngine(model, max(sizes), 1)
     tokens = random_tokens(model.config.vocab_size, max(sizes))
     jobs = {size: partial(engine.prefill, tokens[:size]) for size in sizes}
     samples: dict[int, list[float]] = {size: [] for size in sizes}
     with pinned(cores.cpus[0] if cores.cpus else None), num_threads(cores.threads):
-        for _ in range(rounds + 1):
+        jobs[min(sizes)]()
+        for _ in range(rounds):
             for size in sizes:
                 samples[size].append(jobs[size]())
-    return {size: statistics.median(times[1:]) for size, times in samples.items()}
+    return {size: statistics.median(times) for size, times in samples.items()}
 
 
 def reading_speed(model: LoadedModel, cores: Cores, tokens: int = 512) -> float:

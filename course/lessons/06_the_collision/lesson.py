@@ -543,8 +543,8 @@ for length in (512, 2048, 8192):
 # Four times the length, sixteen times the fetching: DistServe counts right. But how many *seconds*
 # is that? We read documents of two lengths, whole and in pieces, taking turns. For this we use
 # `mini`, the small random model, which is fast enough for long documents; what its words are does
-# not matter here. The seconds are processor time on one core, and the quickest of three runs, so
-# that other programs hardly count.
+# not matter here. The seconds are processor time on one core, and the quicker of two runs, so that
+# other programs hardly count.
 
 # %%
 predict(
@@ -558,7 +558,7 @@ predict(
 from minipd.lab.reading_in_pieces import measure_pieces, pieces_table
 
 mini = LLM("mini").model
-measured = measure_pieces(mini, {512: (16, 64, 256), 2048: (64, 256)})
+measured = measure_pieces(mini, {512: (16, 64, 256), 2048: (64, 256)}, rounds=2)
 by_size = {(p.prompt_tokens, p.piece_tokens): p for p in measured}
 reveal("06.reread", 1 + by_size[2048, 64].extra, "times")
 
