@@ -139,7 +139,7 @@ def run_plan(asked: Asked, json_path: Path | None = None, console: Console | Non
     if found.best and (asked.verify or rows):
         record["verified"] = verify_plan(found.best, asked.trace, rows, console)
     if asked.compare:
-        record["compared"] = compare(found, asked.compare, console)
+        record["compared"] = compare(found, console)
     if found.best and asked.export:
         console.print(f"Written to {asked.export}: {', '.join(export(found, asked.export))}.")
     if json_path:
@@ -147,9 +147,8 @@ def run_plan(asked: Asked, json_path: Path | None = None, console: Console | Non
     return found
 
 
-def compare(found: Answer, other: str, console: Console) -> list[dict[str, Any]]:
-    """The other planner's answer to the same question, beside ours."""
-    known_planner(other)
+def compare(found: Answer, console: Console) -> list[dict[str, Any]]:
+    """AIConfigurator's answer to the same question, beside ours."""
     with console.status("AIConfigurator is searching, a minute or two ..."):
         theirs = their_plans(found)
     console.print(beside_table(found, theirs))
