@@ -31,7 +31,7 @@ BLOCK = 16
 PROBE_TOKENS = 128
 PROBE_BLOCKS = PROBE_TOKENS // BLOCK + 1
 NO_SLO = SLO()
-LOAD = 0.5  # of two workers that each do everything
+LOAD = 0.5  # of the busiest worker in any mode: near 1, a queue multiplies every small error
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,8 @@ class Calibrated:
 @dataclass(slots=True)
 class Side:
     """One mode's events, real or simulated, and its figures; `probe_s` is how long the same few
-    steps took just before and after a real run, alone: the machine's speed at that time."""
+    steps took just before and after a real run, alone: the machine's speed at that time. Of several
+    real runs, figures and `probe_s` are medians, the events those of the run in the middle."""
 
     events: list[Event]
     figures: dict[str, float]
@@ -81,7 +82,7 @@ class Probe:
 
 
 def trace_of(kind: str, seed: int, number_of: int, timer: PointTimer, most: int) -> list[TraceRow]:
-    """Short prompts and answers, at `LOAD` of what two workers can do."""
+    """Short prompts and answers, at a rate that keeps no worker busy for more than `LOAD`."""
     made = generate(kind, number_of, 1.0, seed)
     rows = [
         TraceRow(
@@ -92,12 +93,12 @@ def trace_of(kind: str, seed: int, number_of: int, timer: PointTimer, most: int)
         )
         for row in made
     ]
-    work_s = statistics.fmean(
-        timer.seconds([Read(row.prompt_tokens, 0)], 0, 0)
-        + row.output_tokens * timer.decode_line(4, 4 * row.prompt_tokens).first_s / 4
-        for row in rows
+    read_s = sum(timer.seconds([Read(row.prompt_tokens, 0)], 0, 0) for row in rows)
+    write_s = sum(
+        row.output_tokens * timer.decode_line(4, 4 * row.prompt_tokens).first_s / 4 for row in rows
     )
-    span_s = work_s * len(rows) / (2 * LOAD)
+    busiest_s = max(read_s, write_s, (read_s + write_s) / 2)  # a pool of one, or two that do both
+    span_s = busiest_s / LOAD
     stretch = span_s / (rows[-1].arrival_s - rows[0].arrival_s)
     return [replace(row, arrival_s=row.arrival_s * stretch) for row in rows]
 
@@ -193,7 +194,7 @@ def calibrate(
     for _ in range(3):
         now = Calibrated(rescaled(base, prefill, decode, shared_s), costs, prefill, decode)
         made = simulate_with(now)
-        prefill *= ratio("prefill", ["colocated"], measured, made)
+        prefill *= ratio("prefill", ["colocated", "disaggregated"], measured, made)
         decode *= ratio("decode", ["colocated", "disaggregated"], measured, made)
         means = [
             statistics.fmean(s for s, _ in steps)

@@ -47,7 +47,8 @@ def scale(rounds: int) -> dict[str, Any]:
     link = probe(network, model)
     trial = run_trial(network, rounds=rounds)
     return {
-        "tokens_per_s": 1 / server.prefill_s(1),
+        "tokens_per_s": 1 / (server.prefill_s(1) - server.prefill_s(0)),
+        "pass_s": server.prefill_s(0),
         "step_s": server.step_s,
         "chats": server.chats,
         "network": asdict(network),

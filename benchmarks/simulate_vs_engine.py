@@ -9,10 +9,11 @@
 3. Serves other traces, simulates them with those numbers, and compares the median TTFT and TPOT,
    and the goodput (requests within SLOs set from the calibration trace, per second).
 
-Every trace is served several times, the modes in another order each time, and the run in the middle
-by time spent in steps counts, so that a short disturbance does not. The same few steps are timed
-before and after each run, and the simulated steps are as much longer as those were: that tells the
-simulator how fast the machine was then, and nothing of the run. Takes a few minutes with the
+Every trace is served several times, the modes in another order each time, and the medians of those
+runs count, so that a short disturbance does not. The same few steps are timed before and after each
+run, and the simulated steps are as much longer as those were: that tells the simulator how fast the
+machine was then, and nothing of the run. No worker is busy for more than half of the time: close to
+saturation a queue makes many times as much of each small error. Takes a quarter of an hour with the
 model `mini` on a machine that does nothing else: both workers need their cores. With --paced the
 workers replay the measured steps, so that only queueing, messages and hand-offs are compared, and
 other programs disturb less. Exits with 1 when, in a mode, the median error of one of the three over
@@ -87,7 +88,7 @@ def real(
     rounds: int,
     probe: Callable[[], float],
 ) -> dict[str, Side]:
-    """Of each mode the round in the middle, by time spent in steps."""
+    """Each mode's rounds, as one `Side`."""
     requests = requests_of(rows, model.config, model.eos_ids)
     runs: dict[str, list[Side]] = {mode.name: [] for mode in MODES}
     before_s = probe()
@@ -98,10 +99,18 @@ def real(
             after_s = probe()
             runs[mode.name].append(Side(events, figures_of(events, slo), (before_s + after_s) / 2))
             before_s = after_s
-    return {
-        name: sorted(sides, key=lambda side: busy_s(side.events))[rounds // 2]
-        for name, sides in runs.items()
-    }
+    return {name: _middle(sides) for name, sides in runs.items()}
+
+
+def _middle(sides: list[Side]) -> Side:
+    """Medians of the figures, and the events of the run in the middle by time spent in steps."""
+    ordered = sorted(sides, key=lambda side: busy_s(side.events))
+    names = ordered[0].figures
+    return Side(
+        ordered[len(ordered) // 2].events,
+        {name: statistics.median(side.figures[name] for side in ordered) for name in names},
+        statistics.median(side.probe_s for side in ordered),
+    )
 
 
 def simulated(

@@ -142,8 +142,9 @@ def lessons_with_quiz() -> list[str]:
 
 
 def lesson_number(lesson: str) -> str:
-    """`0`, `00` and `00_your_machine` all mean lesson `00`."""
-    return lesson.split("_")[0].strip().zfill(2)
+    """`0`, `00` and `00_your_machine` all mean lesson `00`; nothing means no lesson."""
+    number = lesson.split("_")[0].strip()
+    return number.zfill(2) if number else ""
 
 
 def load_bank(lesson: str) -> Bank:

@@ -53,15 +53,22 @@ class Server:
 
 
 def measured_server(
-    name: str, kv_bytes: float, layers: int, chats: int, tokens_per_s: float, step_s: float
+    name: str,
+    kv_bytes: float,
+    layers: int,
+    chats: int,
+    tokens_per_s: float,
+    step_s: float,
+    pass_s: float = 0.0,
 ) -> Server:
-    """A server known by two measurements: its reading speed, and a step of all its chats.
+    """A server known by what it measures: a pass that reads n tokens takes `pass_s` and n times the
+    seconds of a token, a step of all its chats `step_s`.
 
     A chat still gets one token out of the step that reads, so a step's length is not lost.
     """
 
     def prefill_s(tokens: float) -> float:
-        return tokens / tokens_per_s
+        return pass_s + tokens / tokens_per_s
 
     def stall_s(tokens: float) -> float:
         return max(0.0, prefill_s(tokens) - step_s)

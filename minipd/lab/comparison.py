@@ -19,6 +19,7 @@ from minipd.measure.invariants import check_timeline
 from minipd.measure.outputs import OutputError
 from minipd.measure.report import progress_bar
 from minipd.measure.stalls import token_gaps
+from minipd.measure.summary import RunSummary
 from minipd.timeline import TERMINAL_KINDS, Event
 
 TITLES = {
@@ -81,7 +82,22 @@ def _measures(outcomes: Mapping[str, Outcome], with_slo: bool) -> list[Measure]:
         good = {name: s.goodput_per_s for name, s in summaries.items()}
         found.append(Measure("Requests within the limits", "%", met, "higher", 1))
         found.append(Measure("Goodput, requests per second", "", good, "higher", 2))
-    return found
+    spared = {name: _spared_percent(summary) for name, summary in summaries.items()}
+    if any(spared.values()):
+        found.append(
+            Measure("Prompt tokens found or fetched, not computed", "%", spared, "higher", 1)
+        )
+    finished = {name: float(summary.finished) for name, summary in summaries.items()}
+    arrived = max(summary.arrived for summary in summaries.values())
+    return [*found, Measure(f"Requests finished, of {arrived}", "", finished, "higher")]
+
+
+def _spared_percent(summary: RunSummary) -> float | None:
+    """Of all prompt tokens those whose KV was found in a cache or fetched from a tier."""
+    places = [worker.tokens_by_place for worker in summary.workers]
+    total = sum(sum(tokens.values()) for tokens in places)
+    computed = sum(tokens.get("computed", 0) for tokens in places)
+    return 100.0 * (1.0 - computed / total) if total else None
 
 
 def complaints(outcomes: Mapping[str, Outcome]) -> list[str]:

@@ -105,24 +105,29 @@ class Trial:
 def measure_server(
     model: LoadedModel, cores: Cores, chats: int = CHATS, repetitions: int = 6
 ) -> Server:
-    """Reading speed and decode step of one worker alone; medians over both workers' cores."""
-    engine, tokens = MinipdEngine(model, 256, chats), random_tokens(model.config.vocab_size, 256)
-    times: list[tuple[float, float]] = []
+    """A short and a long reading pass, which give a line, and a decode step, of one worker alone;
+    medians over both workers' cores."""
+    short, long = LENGTHS[0], LENGTHS[-1]
+    engine, tokens = MinipdEngine(model, long, chats), random_tokens(model.config.vocab_size, long)
+    times: list[tuple[float, float, float]] = []
     for number in range(1 + repetitions):  # the first one warms up
         with pinned(cores.cpus[number % 2] if cores.cpus else None), num_threads(cores.threads):
-            reading_s = engine.prefill(tokens)
-            times.append((reading_s, engine.decode(tokens[:STEPS], chats) / STEPS))
-    reading, steps = zip(*times[1:])
+            short_s = min(engine.prefill(tokens[:short]) for _ in range(2))
+            long_s = engine.prefill(tokens)
+            times.append((short_s, long_s, engine.decode(tokens[:STEPS], chats) / STEPS))
+    short_s, long_s, step_s = (median(column) for column in zip(*times[1:]))
+    per_token_s = max((long_s - short_s) / (long - short), 1e-9)
+    pass_s = max(0.0, short_s - short * per_token_s)
     config = model.config
     kv_bytes, layers = config.kv_bytes_per_token(4), config.num_layers
     return measured_server(
-        f"{model.name} here", kv_bytes, layers, chats, 256 / median(reading), median(steps)
+        f"{model.name} here", kv_bytes, layers, chats, 1 / per_token_s, step_s, pass_s
     )
 
 
 def slow_network(server: Server) -> Network:
     """A network on which a token travels 1.5 times as long as it is read, six steps away."""
-    per_token_s = server.prefill_s(1) * SLOWER_THAN_READING
+    per_token_s = (server.prefill_s(1) - server.prefill_s(0)) * SLOWER_THAN_READING
     return Network(STEPS_AWAY * server.step_s, server.kv_bytes_per_token / per_token_s)
 
 

@@ -59,7 +59,8 @@ check("08.1", fit)
 # **Minutes:** 30. **Difficulty:** medium.
 #
 # A simple version of the lesson's scale. The whole trip is exposed (as with a connector that sends
-# after the prefill), and nobody waits for half a step.
+# after the prefill), nobody waits for half a step, and reading n tokens takes n times as long as
+# reading one.
 #
 # - Added, to the new reader: the latency, and the time that the prompt's keys and values travel.
 # - Spared, to *each* running chat: the time of reading the prompt, less one step.

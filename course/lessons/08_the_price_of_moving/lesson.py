@@ -415,8 +415,10 @@ print(inspect.getsource(Wire.carry))
 # the decode worker has it.
 
 # %% [markdown]
-# The three measurements that the formula needs. From here on we use `mini`, the small random model:
-# a run with many requests would take too long otherwise, and only times matter here.
+# The measurements that the formula needs. From here on we use `mini`, the small random model: a run
+# with many requests would take too long otherwise, and only times matter here. Reading is measured
+# twice, with a short and a long prompt, for a pass has a price before its first token: it fetches
+# all weights (lesson 03).
 
 # %%
 from minipd.lab.remote_or_local import measure_server, probe, slow_network
@@ -425,8 +427,10 @@ from minipd.model.load import load
 
 mini, cores = load("mini"), split_cores(2)
 server = measure_server(mini, cores)
-speed, step, chats = 1 / server.prefill_s(1), server.step_s, server.chats
-print(f"reading {speed:.0f} tokens/s; one step of {chats} chats {step * 1e3:.1f} ms")
+start, step, chats = server.prefill_s(0), server.step_s, server.chats
+speed = 1 / (server.prefill_s(1) - start)
+print(f"a pass: {start * 1e3:.1f} ms, and then {speed:.0f} tokens/s")
+print(f"one step of {chats} chats: {step * 1e3:.1f} ms")
 
 # %% [markdown]
 # Which cable? **Here the laptop exaggerates in favour of the split**: it reads so slowly that even
@@ -456,13 +460,14 @@ predict(
 
 # %%
 def added(tokens):
-    reading, trip = tokens / speed, tokens * server.kv_bytes_per_token / link.bytes_per_s
+    trip = tokens * server.kv_bytes_per_token / link.bytes_per_s
+    reading = start + tokens / speed
     hidden = min(reading, trip) * (server.num_layers - 1) / server.num_layers
     return step / 2 + link.latency_s + trip - hidden
 
 
 def spared(tokens):
-    return chats * max(0, tokens / speed - step)
+    return chats * max(0, start + tokens / speed - step)
 
 
 # %%
@@ -509,10 +514,11 @@ else:
 # the run than when it was measured; close what else is running, and run from the measurement on.
 
 # %% [markdown]
-# Three small measurements, of the model alone and of the cable alone, told where the crossing
-# of a whole cluster would be. Look at the table under the picture: short prompts spare *nothing*
-# (or less), because a decode step can take a few tokens of a prompt along almost for free.
-# That is the price list of lesson 03 again: a step that fetches all weights has arithmetic to spare.
+# A few small measurements, of the model alone and of the cable alone, told where the crossing
+# of a whole cluster would be. Look at the table under the picture: short prompts spare little,
+# because the step that reads them would have fetched the weights anyway, for the chats. On a GPU
+# they spare *nothing*, for its steps have arithmetic to spare for many more tokens. That is the
+# price list of lesson 03 again.
 
 # %% [markdown]
 # ## When does it never pay?
@@ -522,7 +528,7 @@ else:
 # it, then no length helps, except the very long ones, whose reading grows faster than their length.
 
 # %%
-trip, reading = server.kv_bytes_per_token / link.bytes_per_s, 1 / speed
+trip, reading = server.kv_bytes_per_token / link.bytes_per_s, 1 / speed  # of one more token
 hidden = reading * (1 - 1 / server.num_layers)
 for cable, slower in (("this cable", 1), ("one with a quarter of its bandwidth", 4)):
     for count in (1, 4, 8):
