@@ -6,6 +6,7 @@ Figures stand at the top, one number each; `samples` holds every rate that they 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -21,8 +22,10 @@ RULE = (
     "pp512, tg128 and batch are means of the repetitions' rates, as llama-bench has them; the "
     "bench sheet gets their medians, which one disturbed run cannot move. A round's ceiling is its "
     "best sample; the run's is the median of the rounds, one before each repetition and one after "
-    "the last. MFU and MBU use median rates. Ratios are medians of pairs of alternating runs; "
-    "decode runs of all engines and sizes take turns, a few passes at a time."
+    "the last. MFU and MBU are medians of the repetitions' shares: each repetition's rate over the "
+    "mean of the ceilings just before and just after it, for a machine's speed drifts. Ratios are "
+    "medians of pairs of alternating runs; decode runs of all engines and sizes take turns, a few "
+    "passes at a time."
 )
 
 
@@ -41,54 +44,64 @@ class RawRuns:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The model's work per token and the run's ceilings: turns rates into MFU and MBU."""
+    """The model's work per token, and the ceilings around each repetition: turns the repetitions'
+    rates into MFU and MBU."""
 
     config: ModelConfig
     bytes_per_value: int
-    flops: float
-    read_bytes_per_s: float
+    flops: list[float]
+    read_bytes_per_s: list[float]
     experts_read: dict[int, float]
 
-    def prefill_mfu(self, tokens_per_s: float) -> float:
-        flops = counts.prefill_flops(self.config, PROMPT_TOKENS)
-        return flops * tokens_per_s / PROMPT_TOKENS / self.flops
+    def prefill_mfu(self, rates: list[float]) -> float:
+        flops = counts.prefill_flops(self.config, PROMPT_TOKENS) / PROMPT_TOKENS
+        return _share(rates, flops, self.flops)
 
-    def decode_mbu(self, tokens_per_s: float, size: int = 1) -> float:
-        context = counts.mean_context(DECODE_STEPS)
-        return self.step_bytes(size, context) * tokens_per_s / size / self.read_bytes_per_s
+    def decode_mbu(self, rates: list[float], size: int = 1) -> float:
+        num_bytes = self.step_bytes(size, counts.mean_context(DECODE_STEPS)) / size
+        return _share(rates, num_bytes, self.read_bytes_per_s)
+
+    def decode_mfu(self, rates: list[float], size: int = 1) -> float:
+        flops = counts.decode_flops(self.config, size, counts.mean_context(DECODE_STEPS)) / size
+        return _share(rates, flops, self.flops)
 
     def step_bytes(self, size: int, context: float) -> float:
         read = self.experts_read.get(size)
         return counts.decode_bytes(self.config, self.bytes_per_value, size, context, read)
 
-    def decode_mfu(self, tokens_per_s: float, size: int = 1) -> float:
-        context = counts.mean_context(DECODE_STEPS)
-        return counts.decode_flops(self.config, size, context) * tokens_per_s / size / self.flops
+
+def _share(rates: list[float], work_per_token: float, ceilings: list[float]) -> float:
+    """Each repetition's tokens/s times the work of a token, over its own ceiling; the median."""
+    return work_per_token * paired_ratios(rates, ceilings).median
+
+
+def _around(rounds: list[float]) -> list[float]:
+    """For each repetition the mean of the rounds before and after it."""
+    return [(before + after) / 2 for before, after in pairwise(rounds)]
 
 
 def build_record(config: ModelConfig, bytes_per_value: int, runs: RawRuns) -> dict[str, Any]:
     """Every figure of a run, from raw rates alone."""
-    flops = median(c.flops for c in runs.ceilings)
-    read_bytes_per_s = median(c.read_bytes_per_s for c in runs.ceilings)
-    work = Work(config, bytes_per_value, flops, read_bytes_per_s, runs.experts_read)
-    prefill, decode = Samples(tuple(runs.prefill)), Samples(tuple(runs.decode[1]))
+    flops = [c.flops for c in runs.ceilings]
+    reads = [c.read_bytes_per_s for c in runs.ceilings]
+    work = Work(config, bytes_per_value, _around(flops), _around(reads), runs.experts_read)
     return {
-        "pp512": prefill.mean,
-        "tg128": decode.mean,
-        "mfu": work.prefill_mfu(prefill.median),
-        "mbu": work.decode_mbu(decode.median),
+        "pp512": Samples(tuple(runs.prefill)).mean,
+        "tg128": Samples(tuple(runs.decode[1])).mean,
+        "mfu": work.prefill_mfu(runs.prefill),
+        "mbu": work.decode_mbu(runs.decode[1]),
         "batch": {str(size): Samples(tuple(rates)).mean for size, rates in runs.decode.items()},
         "ratio": _ratios(runs),
         "peer": _peer(runs, work),
         "ceilings": {
-            "flops": flops,
-            "read_bytes_per_s": read_bytes_per_s,
+            "flops": median(flops),
+            "read_bytes_per_s": median(reads),
             "rounds": [ceilings.to_dict() for ceilings in runs.ceilings],
         },
         "batch_use": {
             str(size): {
-                "mbu": work.decode_mbu(median(rates), size),
-                "mfu": work.decode_mfu(median(rates), size),
+                "mbu": work.decode_mbu(rates, size),
+                "mfu": work.decode_mfu(rates, size),
             }
             for size, rates in runs.decode.items()
         },
@@ -125,12 +138,11 @@ def _ratios(runs: RawRuns) -> dict[str, float | None]:
 def _peer(runs: RawRuns, work: Work) -> dict[str, float] | None:
     if not runs.peer_prefill:
         return None
-    prefill, decode = Samples(tuple(runs.peer_prefill)), Samples(tuple(runs.peer_decode))
     return {
-        "pp512": prefill.mean,
-        "tg128": decode.mean,
-        "mfu": work.prefill_mfu(prefill.median),
-        "mbu": work.decode_mbu(decode.median),
+        "pp512": Samples(tuple(runs.peer_prefill)).mean,
+        "tg128": Samples(tuple(runs.peer_decode)).mean,
+        "mfu": work.prefill_mfu(runs.peer_prefill),
+        "mbu": work.decode_mbu(runs.peer_decode),
     }
 
 
