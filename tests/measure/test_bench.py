@@ -113,7 +113,7 @@ def test_every_figure_follows_from_the_samples(scripted: list[str], tiny: Loaded
     step = counts.decode_bytes(tiny.config, 4, 1, 64.5)
     assert record["mbu"] == pytest.approx(step * (64 / 8.5e9 + 32 / 8e9) / 2)
     assert record["batch_use"]["16"]["mbu"] == pytest.approx(
-        counts.decode_bytes(tiny.config, 4, 16, 64.5) * (64 / 8.5e9 + 32 / 8e9) / 2
+        counts.decode_bytes(tiny.config, 4, 16, 64.5) * (32 / 8.5e9 + 32 / 8e9) / 2
     )
 
 
