@@ -46,6 +46,7 @@ def test_the_committed_files_are_up_to_date(root, capsys):
     assert build.main(["--check"], root) == 0, capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_two_builds_give_the_same_bytes(root):
     assert build.build_all(root) == build.build_all(root)
 

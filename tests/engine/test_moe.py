@@ -30,6 +30,7 @@ def moe() -> LoadedModel:
     return load("tiny-moe")
 
 
+@pytest.mark.slow
 def test_the_tokens_of_transformers(moe: LoadedModel) -> None:
     from transformers import AutoModelForCausalLM
 
@@ -40,6 +41,7 @@ def test_the_tokens_of_transformers(moe: LoadedModel) -> None:
     assert summary.passed and summary.max_logit_difference < 1e-3, summary
 
 
+@pytest.mark.slow
 @all_policies
 def test_together_as_alone(moe: LoadedModel, policy: type[Scheduler]) -> None:
     prompts = prompts_for(moe, LENGTHS)
@@ -51,6 +53,7 @@ def test_together_as_alone(moe: LoadedModel, policy: type[Scheduler]) -> None:
     assert_clean(llm)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [PrefillFirst, DecodeFirst, Chunked])
 @pytest.mark.parametrize("together", [2, 5, 20])
 def test_deterministic_bits(moe: LoadedModel, policy: type[Scheduler], together: int) -> None:

@@ -68,6 +68,7 @@ def judge(model: LoadedModel, theirs: Any, prompts: list[list[int]]) -> Summary:
     )
 
 
+@pytest.mark.slow
 def test_a_few_prompts(smollm2: LoadedModel, theirs: Any) -> None:
     prompts = [smollm2.tokenizer.encode(text) for text in TEXTS[:2]]
     summary = judge(smollm2, theirs, [*prompts, [1]])

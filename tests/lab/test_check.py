@@ -184,6 +184,7 @@ def test_cells_for_the_notebook_only_are_not_run(tmp_path):
     assert run_exercise(exercise("00.1"), file).state == "passed"
 
 
+@pytest.mark.slow
 def test_an_endless_loop_is_ended_with_all_it_started(tmp_path):
     loop = "import subprocess, sys\nP = subprocess.Popen([sys.executable, '-c', "
     loop += "'import time; time.sleep(600)'])\nopen('pid', 'w').write(str(P.pid))\n"

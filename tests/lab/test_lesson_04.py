@@ -48,6 +48,7 @@ def test_a_point_tells_the_machine_from_the_reader():
     assert eight.per_reader == pytest.approx(1 / 0.12)
 
 
+@pytest.mark.slow
 def test_the_sweep_times_every_size_equally_often(model):
     points = batching.measure_points(model, (1, 3), steps=2, rounds=4)
     assert [point.sequences for point in points] == [1, 3]

@@ -72,6 +72,7 @@ def test_what_a_notebook_leaves_behind_ends_with_the_check(tmp_path, what):
     assert gone(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.slow
 @posix
 def test_a_daemon_ends_also_when_the_time_is_up(tmp_path):
     loop = WAIT + "while True: pass"
@@ -120,6 +121,7 @@ def test_a_notebook_that_ends_python_is_told_how(tmp_path, cell, words):
     assert "Warning" not in result.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cell",
     [

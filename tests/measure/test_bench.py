@@ -147,6 +147,7 @@ def test_a_comparison_is_told_in_words(
     assert "40.00 x" in shown
 
 
+@pytest.mark.slow
 def test_a_real_run_of_both_engines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(bench, "measure_ceilings", lambda *args, **kwargs: ceilings())
     before, cpus = torch.get_num_threads(), usable_cpus()

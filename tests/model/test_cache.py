@@ -109,6 +109,7 @@ def test_a_built_folder_is_not_built_again(cache: Path) -> None:
     assert is_built("once")
 
 
+@pytest.mark.slow
 def test_two_processes_at_once(cache: Path) -> None:
     script = "from minipd.model.load import load; print(load('tiny').fingerprint)"
     command = [sys.executable, "-c", script]

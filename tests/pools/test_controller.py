@@ -114,6 +114,7 @@ def shifting() -> list[Request]:
     return chats + [ask(f"doc{n}", 300, 3, 2 + n / 4.5) for n in range(36)]
 
 
+@pytest.mark.slow
 def test_a_cluster_follows_its_load(start: Callable[..., Cluster]) -> None:
     cluster = start(num_prefill=1, num_decode=3, pace=PACE, num_blocks=512, prefix_reuse=False)
     fixed = cluster.run(shifting(), timeout_s=100)

@@ -88,6 +88,7 @@ def digests_of(store: KVStore, blocks: list[int]) -> tuple[int, ...]:
     return digests.result()
 
 
+@pytest.mark.slow
 def test_a_link_can_be_timed_between_two_processes(tmp_path):
     ends = [SharedMemory(str(tmp_path / "stores")) for _ in range(2)]
     timed = list(time_link(*ends, layout(), [1, 12, 1]))

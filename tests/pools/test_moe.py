@@ -20,7 +20,9 @@ def alone() -> LLM:
     return LLM(MODEL, num_kv_blocks=256)
 
 
-@pytest.fixture(scope="module", params=["threads", "processes"])
+@pytest.fixture(
+    scope="module", params=["threads", pytest.param("processes", marks=pytest.mark.slow)]
+)
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     with Cluster(Setup(model=MODEL, pool=request.param, num_blocks=256)) as made:
         yield made
@@ -38,6 +40,7 @@ def test_every_mode_answers_alike(cluster: Cluster, alone: LLM, mode: Mode) -> N
     assert handed_off == (several if mode == "disaggregated" else set())
 
 
+@pytest.mark.slow
 def test_deterministic_runs_are_equal_to_the_last_token() -> None:
     requests = [
         Request(r.id, r.prompt_ids, SamplingParams(12, 0.8, seed=n, ignore_eos=True), r.arrival_s)

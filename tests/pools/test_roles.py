@@ -340,11 +340,13 @@ def four() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("processes")
 def test_processes(four: Cluster, llm: LLM) -> None:
     check_live_changes(four, llm, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("processes")
 @pytest.mark.skipif(os.name != "posix", reason="a process is killed")
 def test_a_process_killed_while_it_drains(four: Cluster, llm: LLM) -> None:

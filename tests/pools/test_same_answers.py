@@ -17,7 +17,9 @@ MODES: list[Mode] = ["disaggregated", "colocated", "decode_first", "chunked"]
 NETWORKS = {"direct": None, "emulated": Network(1e-3, 20e6)}
 
 
-@pytest.fixture(scope="module", params=["threads", "processes"])
+@pytest.fixture(
+    scope="module", params=["threads", pytest.param("processes", marks=pytest.mark.slow)]
+)
 def pool(request: pytest.FixtureRequest) -> str:
     return request.param
 

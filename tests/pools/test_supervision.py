@@ -33,7 +33,7 @@ from tests.pools.helpers import answers, ask, check_same, check_sound, ending, e
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are sent to processes")
 NOTICED_S = 3.0  # a second is the aim; a busy machine may take longer to run us
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]
 
 
 def process_of(cluster: Cluster, name: str) -> psutil.Process:
