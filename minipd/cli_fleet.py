@@ -48,6 +48,9 @@ def plan(
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Simulate the plan on this trace.")
     ] = None,
+    skip_bad_lines: Annotated[
+        bool, typer.Option("--skip-bad-lines", help="Leave out a trace's unusable lines, counted.")
+    ] = False,
     compare: Annotated[
         str | None, typer.Option(help="aiconfigurator: show its answer beside this one.")
     ] = None,
@@ -121,6 +124,7 @@ def plan(
         trace,
         compare,
         export,
+        skip_bad_lines,
     )
     with refusals():
         found = run_plan(asked, json_path)

@@ -13,7 +13,7 @@ import typer
 from minipd.measure.outputs import OutputError
 
 JsonFile = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Also write raw samples as JSON.")
+    Path | None, typer.Option("--json", metavar="FILE", help="Also write all that was found as JSON.")
 ]
 Model = Annotated[str, typer.Option(help="Built-in name, folder, GGUF file or hub id.")]
 Dtype = Annotated[
@@ -23,6 +23,30 @@ Network = Annotated[
     str | None,
     typer.Option(
         help="Emulated: nvlink4, ib400, efa400, roce100, eth25, eth10, eth1, or bytes/s:seconds."
+    ),
+]
+
+
+def seconds(text: str) -> float:
+    """`0.5`, `0.5s` and `500ms` are the same time; what is too long or too short is told later."""
+    word = text.strip().lower()
+    unit = 1e-3 if word.endswith("ms") else 1.0
+    try:
+        return float(word.removesuffix("ms").removesuffix("s")) * unit
+    except ValueError:
+        raise typer.BadParameter(f"{text[:40]!r} is no time; write seconds, or 500ms.") from None
+
+
+FirstTokenLimit = Annotated[
+    float | None,
+    typer.Option(
+        "--ttft", parser=seconds, metavar="TIME", help="SLO of the first token: seconds, or 500ms."
+    ),
+]
+TokenLimit = Annotated[
+    float | None,
+    typer.Option(
+        "--tpot", parser=seconds, metavar="TIME", help="SLO per further token: seconds, or 50ms."
     ),
 ]
 

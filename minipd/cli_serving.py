@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from minipd.cli_options import Dtype, JsonFile, Model, Network
+from minipd.cli_options import Dtype, FirstTokenLimit, JsonFile, Model, Network, TokenLimit
 from minipd.measure.outputs import probe_file, probe_folder
 
 
@@ -78,8 +78,8 @@ def run(
         int, typer.Option(min=0, help="Prompts up to this stay local (threshold, length).")
     ] = 256,
     chunk_tokens: Annotated[int, typer.Option(min=1, help="A chunked step's budget.")] = 64,
-    ttft: Annotated[float | None, typer.Option(help="SLO of the first token, seconds.")] = None,
-    tpot: Annotated[float | None, typer.Option(help="SLO per further token, seconds.")] = None,
+    ttft: FirstTokenLimit = None,
+    tpot: TokenLimit = None,
     rebalance: Annotated[
         bool, typer.Option("--rebalance", help="Let workers change pools to keep --ttft, --tpot.")
     ] = False,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from minipd.cli_options import JsonFile, refusals
+from minipd.cli_options import FirstTokenLimit, JsonFile, TokenLimit, refusals
 from minipd.measure.outputs import probe_file
 
 
@@ -55,8 +55,8 @@ def simulate(
     length_factor: Annotated[float, typer.Option(help="0.1 makes texts ten times shorter.")] = 1.0,
     max_prompt_tokens: Annotated[int | None, typer.Option(min=1, help="Cap, reported.")] = None,
     max_output_tokens: Annotated[int | None, typer.Option(min=1, help="Cap, reported.")] = None,
-    ttft: Annotated[float | None, typer.Option(help="SLO of the first token, seconds.")] = None,
-    tpot: Annotated[float | None, typer.Option(help="SLO per further token, seconds.")] = None,
+    ttft: FirstTokenLimit = None,
+    tpot: TokenLimit = None,
     link: Annotated[
         str, typer.Option(help="auto, nvlink, infiniband_400, ethernet_25, ... or bytes/s.")
     ] = "auto",

@@ -10,6 +10,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import minipd
@@ -268,3 +269,11 @@ def test_python_dash_m_works():
         [sys.executable, "-m", "minipd", "--version"], capture_output=True, text=True
     )
     assert done.stdout.strip() == f"minipd {minipd.__version__}"
+
+
+def test_limits_may_be_given_with_a_unit():
+    from minipd.cli_options import seconds
+
+    assert seconds("0.5") == seconds("0.5s") == seconds("500MS") == 0.5
+    with pytest.raises(typer.BadParameter, match="write seconds, or 500ms"):
+        seconds("soon")

@@ -56,6 +56,7 @@ class Asked:
     trace: Path | None = None
     compare: str | None = None
     export: Path | None = None
+    skip_bad_lines: bool = False
 
 
 def answer(asked: Asked) -> Answer:
@@ -131,7 +132,10 @@ def run_plan(asked: Asked, json_path: Path | None = None, console: Console | Non
     console = console or Console()
     if asked.compare is not None:
         known_planner(asked.compare)
-    rows = read_trace(asked.trace).rows if asked.trace else None  # a bad one is told at once
+    trace = read_trace(asked.trace, skip_bad=asked.skip_bad_lines) if asked.trace else None
+    rows = trace.rows if trace else None
+    for note in trace.notes if trace else ():
+        console.print(f"Trace: {note}", markup=False)
     with console.status("Trying spreads, batches and ratios ..."):
         found = answer(asked)
     show(found, console)

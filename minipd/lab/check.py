@@ -95,9 +95,12 @@ def run_check(
     for task, result in zip(tasks, results, strict=True):
         if text := _explanation(task, result):
             console.print(text, markup=False)
+    done = all(result.state == "passed" for result in results)
     if check_all:
         _print_overall(console)
-    return all(result.state == "passed" for result in results)
+    elif not done:
+        console.print(f"Your answers: {', '.join(map(str, places.values()))}", markup=False)
+    return done
 
 
 def _place(folder: Path, lesson: str) -> dict[str, Path]:
