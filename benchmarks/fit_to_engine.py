@@ -36,7 +36,7 @@ LOAD = 0.5  # of the busiest worker in any mode: near 1, a queue multiplies ever
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """All that the simulator is told of this machine."""
+    """All that the simulator is told of this machine, for one mode."""
 
     timer: PointTimer
     costs: Costs
@@ -46,13 +46,17 @@ class Calibrated:
 
 @dataclass(slots=True)
 class Side:
-    """One mode's events, real or simulated, and its figures; `probe_s` is how long the same few
-    steps took just before and after a real run, alone: the machine's speed at that time. Of several
-    real runs, figures and `probe_s` are medians, the events those of the run in the middle."""
+    """One mode of one trace, real or simulated: its runs' events, and their figures. `probe_s` is
+    how long the same few steps took just before and after each real run, alone: the machine's speed
+    at that time. Figures are medians over the runs, `probe_s` is their mean."""
 
-    events: list[Event]
+    runs: list[list[Event]]
     figures: dict[str, float]
     probe_s: float = 1.0
+
+    @property
+    def events(self) -> list[Event]:
+        return [event for run in self.runs for event in run]
 
 
 class Probe:
@@ -113,10 +117,10 @@ def figures_of(events: Sequence[Event], slo: SLO) -> dict[str, float]:
     return found
 
 
-def steps_of(sides: dict[str, Side], kind: str, modes: Sequence[str]) -> list[tuple[float, int]]:
+def steps_of(side: Side, kind: str) -> list[tuple[float, int]]:
     """Seconds and prompt tokens of every step of a kind: prefill, decode or mixed."""
     found: list[tuple[float, int]] = []
-    for event in (e for mode in modes for e in sides[mode].events if e.kind == "step"):
+    for event in (e for e in side.events if e.kind == "step"):
         tokens, sequences = count(event, "prefill_tokens"), count(event, "decode_seqs")
         this = "decode" if not tokens else "mixed" if sequences else "prefill"
         if this == kind:
@@ -124,16 +128,11 @@ def steps_of(sides: dict[str, Side], kind: str, modes: Sequence[str]) -> list[tu
     return found
 
 
-def busy_s(events: Sequence[Event]) -> float:
-    """Seconds of all steps of a run together."""
-    return sum(event.t_s - number(event, "start_s") for event in events if event.kind == "step")
-
-
-def ratio(kind: str, modes: Sequence[str], a: dict[str, Side], b: dict[str, Side]) -> float:
+def ratio(kind: str, a: Side, b: Side) -> float:
     """How much longer steps of a kind take in `a` than in `b`: per prompt token, or per step."""
     rates: list[float] = []
     for side in (a, b):
-        steps = steps_of(side, kind, modes)
+        steps = steps_of(side, kind)
         units = sum(tokens for _, tokens in steps) if kind == "prefill" else len(steps)
         if not units:
             return 1.0
@@ -156,15 +155,18 @@ def rescaled(timer: PointTimer, prefill: float, decode: float, shared_s: float) 
 
 def costs_of(sides: dict[str, Side]) -> Costs:
     """What the split's timeline tells of copying, checking, waiting between steps and messages."""
-    events = sides["disaggregated"].events
+    runs = sides["disaggregated"].runs
+    events = [event for run in runs for event in run]
     sent = [e for e in events if e.kind == "handoff_finished"]
     kept = [e for e in events if e.kind == "committed"]
     num_bytes = max(1, sum(count(e, "bytes") for e in sent))
-    arrived = {e.request_id: e.t_s for e in events if e.kind == "arrived"}
-    hops = sorted(e.t_s - arrived[e.request_id] for e in events if e.kind == "reserved")
+    hops: list[float] = []
+    for run in runs:
+        arrived = {e.request_id: e.t_s for e in run if e.kind == "arrived"}
+        hops += [e.t_s - arrived[e.request_id] for e in run if e.kind == "reserved"]
     return Costs(
         step_s=_between_steps(sides),
-        message_s=max(0.0, hops[0]) if hops else 0.0,  # that of an idle worker
+        message_s=max(0.0, min(hops, default=0.0)),  # that of an idle worker
         copy_s_per_byte=sum(number(e, "copy_s") for e in sent) / num_bytes,
         verify_s_per_byte=sum(number(e, "verify_s") for e in kept) / num_bytes,
     )
@@ -173,9 +175,9 @@ def costs_of(sides: dict[str, Side]) -> Costs:
 def _between_steps(sides: dict[str, Side]) -> float:
     """From the end of a step to the next one's start, of a worker that has something to do."""
     gaps: list[float] = []
-    for side in sides.values():
+    for run in (run for side in sides.values() for run in side.runs):
         ends: dict[str, float] = {}
-        for event in (e for e in side.events if e.kind == "step"):
+        for event in (e for e in run if e.kind == "step"):
             gap_s = number(event, "start_s") - ends.get(event.worker, -1.0)
             gaps += [gap_s] if 0.0 <= gap_s < 0.005 else []
             ends[event.worker] = event.t_s
@@ -183,23 +185,22 @@ def _between_steps(sides: dict[str, Side]) -> float:
 
 
 def calibrate(
-    measured: dict[str, Side],
+    measured: Side,
     base: PointTimer,
     costs: Costs,
-    simulate_with: Callable[[Calibrated], dict[str, Side]],
+    simulate_with: Callable[[Calibrated], Side],
 ) -> Calibrated:
-    """Scale the steps until those of the calibration trace last as long as they did."""
+    """Scale the steps until the calibration trace's last as long as they did, in one mode: pieces
+    of a prompt cost more than a whole one, and a prefill worker copies KV during its steps."""
     prefill = decode = 1.0
     shared_s = 0.0
     for _ in range(3):
         now = Calibrated(rescaled(base, prefill, decode, shared_s), costs, prefill, decode)
         made = simulate_with(now)
-        prefill *= ratio("prefill", ["colocated", "disaggregated"], measured, made)
-        decode *= ratio("decode", ["colocated", "disaggregated"], measured, made)
+        prefill *= ratio("prefill", measured, made)
+        decode *= ratio("decode", measured, made)
         means = [
-            statistics.fmean(s for s, _ in steps)
-            if (steps := steps_of(x, "mixed", ["chunked"]))
-            else 0.0
+            statistics.fmean(s for s, _ in steps) if (steps := steps_of(x, "mixed")) else 0.0
             for x in (measured, made)
         ]
         shared_s += means[1] - means[0]
@@ -209,7 +210,7 @@ def calibrate(
 def slo_of(measured: dict[str, Side]) -> SLO:
     """Limits that a loaded run misses now and then: twice the calibration's median TTFT, and half
     as much again as its median TPOT, both of the mode in the middle."""
-    found = [figures_of(side.events, NO_SLO) for side in measured.values()]
+    found = [side.figures for side in measured.values()]
     ttft_s = statistics.median(x["ttft_p50_s"] for x in found)
     tpot_s = statistics.median(x["tpot_p50_s"] for x in found)
     return SLO(ttft_s=2.0 * ttft_s, tpot_s=1.5 * tpot_s)

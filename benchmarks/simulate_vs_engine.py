@@ -4,7 +4,7 @@
 
 1. Measures step times with one worker's share of the cores (`minipd.measure.pace`).
 2. Serves a calibration trace in three modes on two workers, simulates it too, and takes from the
-   two timelines: how much longer steps of each kind take in a worker than measured alone, what a
+   two timelines: how much longer steps of each kind take in each mode than measured alone, what a
    step that reads and writes saves, and what copying and verifying KV cost.
 3. Serves other traces, simulates them with those numbers, and compares the median TTFT and TPOT,
    and the goodput (requests within SLOs set from the calibration trace, per second).
@@ -17,8 +17,8 @@ saturation a queue makes many times as much of each small error. Takes a quarter
 model `mini` on a machine that does nothing else: both workers need their cores. With --paced the
 workers replay the measured steps, so that only queueing, messages and hand-offs are compared, and
 other programs disturb less. Exits with 1 when, in a mode, the median error of one of the three over
-the traces is above 10 %. "decode steps x 1.30" says that steps lasted 30 % longer than simulated in
-that run: far from 1, the machine was disturbed.
+the traces is above 10 %. "decode x 1.30" says that such steps lasted 30 % longer than simulated:
+far from 1, the machine was disturbed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from fit_to_engine import (
     Calibrated,
     Probe,
     Side,
-    busy_s,
     calibrate,
     costs_of,
     figures_of,
@@ -88,7 +87,7 @@ def real(
     rounds: int,
     probe: Callable[[], float],
 ) -> dict[str, Side]:
-    """Each mode's rounds, as one `Side`."""
+    """Each mode's rounds, together."""
     requests = requests_of(rows, model.config, model.eos_ids)
     runs: dict[str, list[Side]] = {mode.name: [] for mode in MODES}
     before_s = probe()
@@ -97,24 +96,26 @@ def real(
         for mode in MODES[first:] + MODES[:first]:
             events = hold(cluster, [mode], requests, keep=None)[mode.name].run.timeline
             after_s = probe()
-            runs[mode.name].append(Side(events, figures_of(events, slo), (before_s + after_s) / 2))
+            one = Side([events], figures_of(events, slo), (before_s + after_s) / 2)
+            runs[mode.name].append(one)
             before_s = after_s
-    return {name: _middle(sides) for name, sides in runs.items()}
+    return {name: together(sides) for name, sides in runs.items()}
 
 
-def _middle(sides: list[Side]) -> Side:
-    """Medians of the figures, and the events of the run in the middle by time spent in steps."""
-    ordered = sorted(sides, key=lambda side: busy_s(side.events))
-    names = ordered[0].figures
+def together(sides: list[Side]) -> Side:
+    """Several runs of a trace in one mode as one."""
     return Side(
-        ordered[len(ordered) // 2].events,
-        {name: statistics.median(side.figures[name] for side in ordered) for name in names},
-        statistics.median(side.probe_s for side in ordered),
+        [run for side in sides for run in side.runs],
+        {
+            name: statistics.median(side.figures[name] for side in sides)
+            for name in sides[0].figures
+        },
+        statistics.fmean(side.probe_s for side in sides),
     )
 
 
 def simulated(
-    found: Calibrated,
+    found: dict[str, Calibrated],
     setup: Setup,
     model: LoadedModel,
     rows: list[TraceRow],
@@ -124,9 +125,9 @@ def simulated(
     """Each mode on a machine so many times slower than `found` says."""
     sides: dict[str, Side] = {}
     for mode in MODES:
-        factor = slower[mode.name]
-        timer = rescaled(found.timer, factor, factor, found.timer.shared_s * factor)
-        sides[mode.name] = _simulated(replace(found, timer=timer), setup, model, rows, slo, mode)
+        factor, now = slower[mode.name], found[mode.name]
+        timer = rescaled(now.timer, factor, factor, now.timer.shared_s * factor)
+        sides[mode.name] = _simulated(replace(now, timer=timer), setup, model, rows, slo, mode)
     return sides
 
 
@@ -154,7 +155,7 @@ def _simulated(
     )
     events: list[Event] = []
     simulate(fleet, rows, on_event=events.append)
-    return Side(events, figures_of(events, slo))
+    return Side([events], figures_of(events, slo))
 
 
 # -- the comparison --------------------------------------------------------------------------------
@@ -203,18 +204,25 @@ def main() -> int:
         costs = costs_of(measured)
         if options.paced:  # such a worker copies while it sleeps
             costs = replace(costs, copy_s_per_byte=0.0)
-        found = calibrate(
-            measured,
-            base,
-            costs,
-            lambda c: simulated(c, setup, model, traces[first], NO_SLO, slower(measured)),
-        )
+        found: dict[str, Calibrated] = {}
+        for mode in MODES:
+
+            def simulate_with(now: Calibrated, mode: Contender = mode) -> Side:
+                return _simulated(now, setup, model, traces[first], NO_SLO, mode)
+
+            alone = calibrate(measured[mode.name], base, costs, simulate_with)
+            factor = 1.0 / slower(measured)[mode.name]
+            timer = rescaled(alone.timer, factor, factor, alone.timer.shared_s * factor)
+            found[mode.name] = replace(alone, timer=timer)
         slo = slo_of(measured)
-        print(f"calibrated: {found}\nSLO: {slo}", flush=True)
+        for name, one in found.items():
+            scales = f"prefill x {one.prefill_scale:.2f}, decode x {one.decode_scale:.2f}"
+            print(f"{name}: {scales}, a mixed step saves {one.timer.shared_s * 1e3:.1f} ms")
+        print(f"{costs}\n{slo}", flush=True)
         for name in others:
             served = real(cluster, model, traces[name], slo, options.rounds, probe)
             made = simulated(found, setup, model, traces[name], slo, slower(served))
-            compared[name] = compare(name, served, made) | {"slower": slower(served)}
+            compared[name] = compare(name, served, made, slo) | {"slower": slower(served)}
         notes = cluster.notes
     worst = summary_of(compared)
     if options.json:
@@ -224,7 +232,7 @@ def main() -> int:
             "rounds": options.rounds,
             "model": {"name": model.name, "fingerprint": model.fingerprint},
             "pace": asdict(pace),
-            "calibrated": asdict(found),
+            "calibrated": {name: asdict(one) for name, one in found.items()},
             "slo": asdict(slo),
             "notes": notes,
             "traces": compared,
@@ -235,7 +243,9 @@ def main() -> int:
     return 0 if all(error <= BAR for error in worst.values()) else 1
 
 
-def compare(name: str, measured: dict[str, Side], made: dict[str, Side]) -> dict[str, Any]:
+def compare(
+    name: str, measured: dict[str, Side], made: dict[str, Side], slo: SLO
+) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for mode in measured:
         a, b = measured[mode].figures, made[mode].figures
@@ -253,9 +263,13 @@ def compare(name: str, measured: dict[str, Side], made: dict[str, Side]) -> dict
             for figure, x in told[mode].items()
             if "error" in x
         )
-        longer = ratio("decode", [mode], measured, made)
-        told[mode]["decode_steps"] = {"real_over_simulated": longer}
-        print(f"{name} {mode}: {words}; decode steps x {longer:.2f}", flush=True)
+        longer = {
+            kind: ratio(kind, measured[mode], made[mode]) for kind in ("prefill", "decode", "mixed")
+        }
+        told[mode]["steps"] = {"real_over_simulated": longer}
+        told[mode]["rounds"] = [figures_of(run, slo) for run in measured[mode].runs]
+        steps = ", ".join(f"{kind} x {x:.2f}" for kind, x in longer.items())
+        print(f"{name} {mode}: {words}; steps: {steps}", flush=True)
     return told
 
 

@@ -13,7 +13,8 @@ import typer
 from minipd.measure.outputs import OutputError
 
 JsonFile = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Also write all that was found as JSON.")
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Also write all of it as JSON."),
 ]
 Model = Annotated[str, typer.Option(help="Built-in name, folder, GGUF file or hub id.")]
 Dtype = Annotated[

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal
 
 from rich.console import Console
 
 from minipd.measure import sheet as bench_sheet
-from minipd.measure.ceilings import measure_ceilings
+from minipd.measure.ceilings import Beside, measure_ceilings
 from minipd.measure.hardware import NoiseMeter
 from minipd.measure.machine import describe_machine, parse_cpus, pinned
 from minipd.measure.peer import TransformersEngine
@@ -118,59 +119,73 @@ def _measure(
     runs, peer = RawRuns(), TransformersEngine(loaded) if vs else None
     ours = MinipdEngine(loaded, PROMPT_TOKENS, max(BATCH_SIZES))
     tokens = random_tokens(loaded.config.vocab_size, PROMPT_TOKENS)
-    tests = _tests(ours, peer, tokens, runs)
+
+    def ceilings() -> None:
+        runs.ceilings.append(measure_ceilings(device, dtype, threads, quick=True))
+
     with progress_bar() as progress:
-        task = progress.add_task("warm-up", total=repetitions * (len(tests) + 1) + 2)
-
-        def ceilings() -> None:
-            runs.ceilings.append(measure_ceilings(device, dtype, threads, quick=True))
-
+        num_tests = 3 if peer else 2
+        task = progress.add_task("warm-up", total=repetitions * (num_tests + 1) + 1)
         _warm_up(ours, tokens, BATCH_SIZES)
         if peer:
             _warm_up(peer, tokens, (1,))
         if loaded.config.experts:
             steps = tokens[:DECODE_STEPS]
             runs.experts_read = {size: ours.experts_read(steps, size) for size in BATCH_SIZES}
+        ceilings()
         progress.advance(task)
+        tests = _tests(ours, peer, tokens, runs, Beside(runs.ceilings[0]))
         for number in range(repetitions):
-            for name, action in [("ceilings", ceilings), *tests]:
+            for name, action in [*tests, ("ceilings", ceilings)]:
                 progress.update(task, description=f"{name}, {number + 1} of {repetitions}")
                 action()
                 progress.advance(task)
-        ceilings()
-        progress.advance(task)
     return runs
 
 
 def _tests(
-    ours: Engine, peer: Engine | None, tokens: list[int], runs: RawRuns
+    ours: Engine, peer: Engine | None, tokens: list[int], runs: RawRuns, beside: Beside
 ) -> list[tuple[str, Callable[[], None]]]:
     """What one repetition runs, in order; each action appends rates to `runs`."""
     steps = tokens[:DECODE_STEPS]
 
-    def prefill(engine: Engine, rates: list[float]) -> None:
+    def prefill(engine: Engine, rates: list[float], flops: list[float]) -> None:
+        before = beside.flops()
         rates.append(len(tokens) / engine.prefill(tokens))
+        flops.append((before + beside.flops()) / 2)
 
     def decode() -> None:
         turns = [(ours, size, runs.decode.setdefault(size, [])) for size in BATCH_SIZES]
         if peer:
             turns.insert(1, (peer, 1, runs.peer_decode))
-        _decode_in_turns(turns, steps)
+        runs.decode_reads.append(_decode_in_turns(turns, steps, beside))
 
-    tests = [("pp512", lambda: prefill(ours, runs.prefill))]
+    tests = [("pp512", lambda: prefill(ours, runs.prefill, runs.prefill_flops))]
     if peer:
-        tests.append(("pp512 of transformers", lambda: prefill(peer, runs.peer_prefill)))
+
+        def theirs() -> None:
+            prefill(peer, runs.peer_prefill, runs.peer_prefill_flops)
+
+        tests.append(("pp512 of transformers", theirs))
     return [*tests, ("tg128 in turns", decode)]
 
 
-def _decode_in_turns(turns: list[tuple[Engine, int, list[float]]], steps: list[int]) -> None:
+def _decode_in_turns(
+    turns: list[tuple[Engine, int, list[float]]], steps: list[int], beside: Beside
+) -> float:
     """One tg128 of each engine and size, a few passes at a time: what disturbs the machine for a
-    second or more then disturbs them all. Appends each one's rate over all its passes."""
+    second or more then disturbs them all. Appends each one's rate over all its passes; returns the
+    reading ceiling (byte/s), the median of a sample in each turn."""
     parts = [engine.decode_in_parts(steps, size, TURN_PASSES) for engine, size, _ in turns]
-    rounds = list(zip(*parts, strict=True))  # zip asks each of them in turn for its next part
+    rounds: list[tuple[float, ...]] = []
+    reads: list[float] = []
+    for one in zip(*parts, strict=True):  # zip asks each of them in turn for its next part
+        rounds.append(one)
+        reads.append(beside.read_bytes_per_s())
     taken = [sum(seconds) for seconds in zip(*rounds, strict=True)]
     for (_, size, rates), taken_s in zip(turns, taken, strict=True):
         rates.append(size * len(steps) / taken_s)
+    return median(reads)
 
 
 def _warm_up(engine: Engine, tokens: list[int], sizes: Sequence[int]) -> None:

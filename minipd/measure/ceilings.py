@@ -158,31 +158,68 @@ def _measure_products(
 ) -> Iterator[tuple[str, Samples]]:
     """Square products of growing size; stops growing where the next would take too long."""
     for size in PRODUCT_SIZES:
-        a = torch.randn(size, size, device=device).to(dtype)  # (size, size)
-        b, out = a.T.contiguous(), torch.empty_like(a)  # (size, size) each
-        runs_per_s = rates(lambda a=a, b=b, out=out: torch.mm(a, b, out=out))
+        runs_per_s = rates(_product(size, device, dtype))
         samples = Samples(tuple(2.0 * size**3 * rate for rate in runs_per_s))
         yield str(size), samples
         if 2.0 * (2 * size) ** 3 / samples.median > LONGEST_PRODUCT_S:
             return
 
 
+def _product(size: int, device: torch.device, dtype: torch.dtype) -> Callable[[], Tensor]:
+    a = torch.randn(size, size, device=device).to(dtype)  # (size, size)
+    b, out = a.T.contiguous(), torch.empty_like(a)  # (size, size) each
+    return lambda: torch.mm(a, b, out=out)
+
+
 def _measure_reads(
     device: torch.device, dtype: torch.dtype, rates: Rates, read_bytes: int
 ) -> Iterator[tuple[str, Samples]]:
     """Three ways to read a large matrix once: both matrix-vector products, and its sum."""
+    num_bytes, ways = _reads(device, dtype, read_bytes)
+    for name, way in ways.items():
+        yield name, Samples(tuple(num_bytes * rate for rate in rates(way)))
+
+
+def _reads(
+    device: torch.device, dtype: torch.dtype, read_bytes: int
+) -> tuple[int, dict[str, Callable[[], Tensor]]]:
+    """The bytes that each way reads, and the ways."""
     rows = max(1, read_bytes // (ROW_LENGTH * dtype.itemsize))
     matrix = torch.ones(rows, ROW_LENGTH, device=device, dtype=dtype)  # (rows, ROW_LENGTH)
     across = torch.ones(ROW_LENGTH, device=device, dtype=dtype)  # (ROW_LENGTH,)
     down = torch.ones(rows, device=device, dtype=dtype)  # (rows,)
-    ways: dict[str, Callable[[], Tensor]] = {
+    return matrix.numel() * dtype.itemsize, {
         "matrix_vector": lambda: torch.mv(matrix, across),
         "vector_matrix": lambda: torch.mv(matrix.T, down),
         "sum": lambda: torch.sum(matrix),
     }
-    for name, way in ways.items():
-        num_bytes = matrix.numel() * dtype.itemsize
-        yield name, Samples(tuple(num_bytes * rate for rate in rates(way)))
+
+
+class Beside:
+    """Both ceilings, sampled once at a time beside what they bound: a machine's speed may change
+    within seconds. `ceilings` is a measurement of the same device and dtype: sizes that it left out
+    as too long are left out here, too."""
+
+    def __init__(self, ceilings: Ceilings) -> None:
+        self._device, dtype = torch.device(ceilings.device), torch_dtype(ceilings.dtype)
+        self._products = [
+            (2.0 * int(size) ** 3, _product(int(size), self._device, dtype))
+            for size in ceilings.products
+        ]
+        num_bytes, ways = _reads(self._device, dtype, ceilings.read_bytes)
+        self._reads = [(float(num_bytes), way) for way in ways.values()]
+
+    def flops(self) -> float:
+        """The best of one product of each size, FLOP/s."""
+        return self._best(self._products)
+
+    def read_bytes_per_s(self) -> float:
+        """The best of one reading each way, byte/s."""
+        return self._best(self._reads)
+
+    @torch.inference_mode()
+    def _best(self, ways: list[tuple[float, Callable[[], Tensor]]]) -> float:
+        return max(work / max(kernel_seconds(way, self._device), 1e-9) for work, way in ways)
 
 
 def _rates(

@@ -6,7 +6,6 @@ Figures stand at the top, one number each; `samples` holds every rate that they 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -22,10 +21,11 @@ RULE = (
     "pp512, tg128 and batch are means of the repetitions' rates, as llama-bench has them; the "
     "bench sheet gets their medians, which one disturbed run cannot move. A round's ceiling is its "
     "best sample; the run's is the median of the rounds, one before each repetition and one after "
-    "the last. MFU and MBU are medians of the repetitions' shares: each repetition's rate over the "
-    "mean of the ceilings just before and just after it, for a machine's speed drifts. Ratios are "
-    "medians of pairs of alternating runs; decode runs of all engines and sizes take turns, a few "
-    "passes at a time."
+    "the last. MFU and MBU are medians of the repetitions' shares of ceilings sampled beside them, "
+    "for a machine's speed may change within seconds: prefill's of the mean of one sample before "
+    "and one after it, decode's of the median of samples that took turns with its passes; a sample "
+    "is the best of one run of each shape. Ratios are medians of pairs of alternating runs; decode "
+    "runs of all engines and sizes take turns, a few passes at a time."
 )
 
 
@@ -38,24 +38,28 @@ class RawRuns:
     peer_prefill: list[float] = field(default_factory=list[float])
     peer_decode: list[float] = field(default_factory=list[float])
     ceilings: list[Ceilings] = field(default_factory=list[Ceilings])
+    # Sampled beside each repetition: FLOP/s beside both engines' prefill, byte/s beside decode.
+    prefill_flops: list[float] = field(default_factory=list[float])
+    peer_prefill_flops: list[float] = field(default_factory=list[float])
+    decode_reads: list[float] = field(default_factory=list[float])
     # Distinct experts per layer and step, counted apart, by number of sequences; empty if dense.
     experts_read: dict[int, float] = field(default_factory=dict[int, float])
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The model's work per token, and the ceilings around each repetition: turns the repetitions'
-    rates into MFU and MBU."""
+    """The model's work per token: turns the repetitions' rates, and the ceilings sampled beside
+    them, into MFU and MBU."""
 
     config: ModelConfig
     bytes_per_value: int
-    flops: list[float]
+    flops: float  # the run's, for the operations of decode, which no sample stands beside
     read_bytes_per_s: list[float]
     experts_read: dict[int, float]
 
-    def prefill_mfu(self, rates: list[float]) -> float:
-        flops = counts.prefill_flops(self.config, PROMPT_TOKENS) / PROMPT_TOKENS
-        return _share(rates, flops, self.flops)
+    def prefill_mfu(self, rates: list[float], flops: list[float]) -> float:
+        per_token = counts.prefill_flops(self.config, PROMPT_TOKENS) / PROMPT_TOKENS
+        return _share(rates, per_token, flops)
 
     def decode_mbu(self, rates: list[float], size: int = 1) -> float:
         num_bytes = self.step_bytes(size, counts.mean_context(DECODE_STEPS)) / size
@@ -63,7 +67,7 @@ class Work:
 
     def decode_mfu(self, rates: list[float], size: int = 1) -> float:
         flops = counts.decode_flops(self.config, size, counts.mean_context(DECODE_STEPS)) / size
-        return _share(rates, flops, self.flops)
+        return median(rates) * flops / self.flops
 
     def step_bytes(self, size: int, context: float) -> float:
         read = self.experts_read.get(size)
@@ -75,28 +79,27 @@ def _share(rates: list[float], work_per_token: float, ceilings: list[float]) -> 
     return work_per_token * paired_ratios(rates, ceilings).median
 
 
-def _around(rounds: list[float]) -> list[float]:
-    """For each repetition the mean of the rounds before and after it."""
-    return [(before + after) / 2 for before, after in pairwise(rounds)]
-
-
 def build_record(config: ModelConfig, bytes_per_value: int, runs: RawRuns) -> dict[str, Any]:
     """Every figure of a run, from raw rates alone."""
-    flops = [c.flops for c in runs.ceilings]
-    reads = [c.read_bytes_per_s for c in runs.ceilings]
-    work = Work(config, bytes_per_value, _around(flops), _around(reads), runs.experts_read)
+    flops = median(c.flops for c in runs.ceilings)
+    work = Work(config, bytes_per_value, flops, runs.decode_reads, runs.experts_read)
     return {
         "pp512": Samples(tuple(runs.prefill)).mean,
         "tg128": Samples(tuple(runs.decode[1])).mean,
-        "mfu": work.prefill_mfu(runs.prefill),
+        "mfu": work.prefill_mfu(runs.prefill, runs.prefill_flops),
         "mbu": work.decode_mbu(runs.decode[1]),
         "batch": {str(size): Samples(tuple(rates)).mean for size, rates in runs.decode.items()},
         "ratio": _ratios(runs),
         "peer": _peer(runs, work),
         "ceilings": {
-            "flops": median(flops),
-            "read_bytes_per_s": median(reads),
+            "flops": flops,
+            "read_bytes_per_s": median(c.read_bytes_per_s for c in runs.ceilings),
             "rounds": [ceilings.to_dict() for ceilings in runs.ceilings],
+            "beside": {
+                "pp512": runs.prefill_flops,
+                "peer pp512": runs.peer_prefill_flops,
+                "tg128": runs.decode_reads,
+            },
         },
         "batch_use": {
             str(size): {
@@ -141,7 +144,7 @@ def _peer(runs: RawRuns, work: Work) -> dict[str, float] | None:
     return {
         "pp512": Samples(tuple(runs.peer_prefill)).mean,
         "tg128": Samples(tuple(runs.peer_decode)).mean,
-        "mfu": work.prefill_mfu(runs.peer_prefill),
+        "mfu": work.prefill_mfu(runs.peer_prefill, runs.peer_prefill_flops),
         "mbu": work.decode_mbu(runs.peer_decode),
     }
 

@@ -106,7 +106,7 @@ def _bench_notes(record: dict[str, Any]) -> list[str]:
     notes.append(
         "tokens/s and sd are the mean and the standard deviation of the repetitions' rates, as "
         "llama.cpp's llama-bench reports them; the bench sheet, MFU and MBU use the median, which "
-        "one disturbed run cannot move."
+        "one disturbed run cannot move. MFU and MBU are shares of ceilings sampled beside the runs."
     )
     if record["peer"]:
         ratio = record["ratio"]

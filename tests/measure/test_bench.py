@@ -62,6 +62,22 @@ class Scripted:
 LOG: list[str] = []
 
 
+class ScriptedBeside:
+    """The machine's arithmetic doubles from sample to sample; its reads take turns at 2 and 8."""
+
+    def __init__(self, ceilings: Ceilings) -> None:
+        self.samples = 0
+
+    def flops(self) -> float:
+        LOG.append("flops")
+        self.samples += 1
+        return 1e9 * 2 ** (self.samples - 1)
+
+    def read_bytes_per_s(self) -> float:
+        LOG.append("reads")
+        return 2e9 if LOG.count("reads") % 2 else 8e9
+
+
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
     """Both engines and the ceilings play known parts: rates 512, 256 and so on."""
@@ -77,6 +93,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[s
         Scripted("theirs", [2.0, 2.0], [4.0, 16.0]),
     )
     monkeypatch.setattr(bench, "measure_ceilings", measure)
+    monkeypatch.setattr(bench, "Beside", ScriptedBeside)
     monkeypatch.setattr(bench, "MinipdEngine", lambda *args: ours)
     monkeypatch.setattr(bench, "TransformersEngine", lambda *args: theirs)
     monkeypatch.setenv("MINIPD_SHEET", str(tmp_path / "sheet.jsonl"))
@@ -85,13 +102,13 @@ def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[s
 
 def test_runs_alternate_between_ceilings(scripted: list[str]) -> None:
     run_bench("tiny", threads=1, vs="transformers", repetitions=2)
-    once = ["ceilings", "ours pp512", "theirs pp512"]
+    once = ["flops", "ours pp512", "flops", "flops", "theirs pp512", "flops"]
     for part in range(bench.DECODE_STEPS // bench.TURN_PASSES):
         turns = ["ours", 1], ["theirs", 1], ["ours", 4], ["ours", 16]
-        once += [f"{name} part {part} x {size}" for name, size in turns]
+        once += [*(f"{name} part {part} x {size}" for name, size in turns), "reads"]
     warm_up = ["ours pp512", "ours tg8 x 1", "ours tg8 x 4", "ours tg8 x 16"]
     warm_up += ["theirs pp512", "theirs tg8 x 1"]
-    assert scripted == [*warm_up, *once, *once, "ceilings"]
+    assert scripted == [*warm_up, "ceilings", *once, "ceilings", *once, "ceilings"]
 
 
 def test_every_figure_follows_from_the_samples(scripted: list[str], tiny: LoadedModel) -> None:
@@ -108,12 +125,13 @@ def test_every_figure_follows_from_the_samples(scripted: list[str], tiny: Loaded
     assert record["ceilings"]["read_bytes_per_s"] == 8e9
     assert len(record["ceilings"]["rounds"]) == 3
     per_token = counts.prefill_flops(tiny.config, 512) / 512
-    # Each repetition's own ceilings: the means of the rounds before and after it.
-    assert record["mfu"] == pytest.approx(per_token * (512 / 1.5e9 + 256 / 3e9) / 2)
+    # Each repetition's own ceilings: 1 and 2 around ours, 4 and 8 around theirs, then 16 and 32.
+    assert record["mfu"] == pytest.approx(per_token * (512 / 1.5e9 + 256 / 24e9) / 2)
+    assert record["peer"]["mfu"] == pytest.approx(per_token * (256 / 6e9 + 256 / 96e9) / 2)
     step = counts.decode_bytes(tiny.config, 4, 1, 64.5)
-    assert record["mbu"] == pytest.approx(step * (64 / 8.5e9 + 32 / 8e9) / 2)
+    assert record["mbu"] == pytest.approx(step * (64 / 5e9 + 32 / 5e9) / 2)
     assert record["batch_use"]["16"]["mbu"] == pytest.approx(
-        counts.decode_bytes(tiny.config, 4, 16, 64.5) * (32 / 8.5e9 + 32 / 8e9) / 2
+        counts.decode_bytes(tiny.config, 4, 16, 64.5) * 32 / 5e9
     )
 
 
@@ -168,6 +186,7 @@ def test_a_real_run_of_both_engines(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_what_scatters_is_remarked(tiny: LoadedModel) -> None:
     runs = RawRuns([100.0, 50.0, 100.0, 50.0], {1: [10.0] * 4}, [], [], [ceilings()] * 5)
+    runs.prefill_flops, runs.decode_reads = [1e9] * 4, [1e9] * 4
     (remark,) = spread_remarks(runs)
     assert remark.startswith("pp512 spread by")
     assert build_record(tiny.config, 4, runs)["pp512"] == 75.0
