@@ -197,8 +197,8 @@ def _reads(
 
 class Beside:
     """Both ceilings, sampled once at a time beside what they bound: a machine's speed may change
-    within seconds. `ceilings` is a measurement of the same device and dtype: sizes that it left out
-    as too long are left out here, too."""
+    within seconds. `ceilings` is a measurement of the same device and dtype: products that it left
+    out as too long are left out here, too, and of its ways to read the best one is taken."""
 
     def __init__(self, ceilings: Ceilings) -> None:
         self._device, dtype = torch.device(ceilings.device), torch_dtype(ceilings.dtype)
@@ -207,15 +207,16 @@ class Beside:
             for size in ceilings.products
         ]
         num_bytes, ways = _reads(self._device, dtype, ceilings.read_bytes)
-        self._reads = [(float(num_bytes), way) for way in ways.values()]
+        best = max(ceilings.reads, key=lambda name: ceilings.reads[name].best)
+        self._read = (float(num_bytes), ways[best])
 
     def flops(self) -> float:
         """The best of one product of each size, FLOP/s."""
         return self._best(self._products)
 
     def read_bytes_per_s(self) -> float:
-        """The best of one reading each way, byte/s."""
-        return self._best(self._reads)
+        """One reading, byte/s."""
+        return self._best([self._read])
 
     @torch.inference_mode()
     def _best(self, ways: list[tuple[float, Callable[[], Tensor]]]) -> float:

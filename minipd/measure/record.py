@@ -23,9 +23,9 @@ RULE = (
     "best sample; the run's is the median of the rounds, one before each repetition and one after "
     "the last. MFU and MBU are medians of the repetitions' shares of ceilings sampled beside them, "
     "for a machine's speed may change within seconds: prefill's of the mean of one sample before "
-    "and one after it, decode's of the median of samples that took turns with its passes; a sample "
-    "is the best of one run of each shape. Ratios are medians of pairs of alternating runs; decode "
-    "runs of all engines and sizes take turns, a few passes at a time."
+    "and one after it (the best of one product of each size), decode's of the median of readings "
+    "that took turns with its passes. Ratios are medians of pairs of alternating runs; decode runs "
+    "of all engines and sizes take turns, a few passes at a time."
 )
 
 

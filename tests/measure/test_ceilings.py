@@ -54,6 +54,15 @@ def test_reads_are_larger_than_any_cache_and_fit_in_memory(
     assert word in reason
 
 
+def test_samples_beside_a_run_have_the_shapes_of_the_ceilings(
+    small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = module.Beside(measure_ceilings())
+    timed = pretend_every_run_takes(0.125, monkeypatch)
+    assert beside.flops() == 2 * 128**3 * 8 and len(timed) == 2, "the best of both sizes"
+    assert beside.read_bytes_per_s() == pytest.approx(2 * MB * 8, rel=0.01) and len(timed) == 3
+
+
 def test_a_product_of_n_by_n_counts_2_n_cubed(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_every_run_takes(0.125, monkeypatch)
     measured = measure_ceilings()
