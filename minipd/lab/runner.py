@@ -38,7 +38,12 @@ def run_exercise(task: Exercise, notebook: Path, time_limit_s: float | None = No
     family, token = secrets.token_hex(16), secrets.token_hex(16)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         out, errors = Path(folder) / "result.json", Path(folder) / "errors.txt"
-        order = {"exercise": task.id, "notebook": str(notebook.absolute()), "out": str(out)}
+        order: dict[str, str | int] = {
+            "exercise": task.id,
+            "notebook": str(notebook.absolute()),
+            "out": str(out),
+            "parent": os.getpid(),
+        }
         with errors.open("wb") as error_file:
             child = _started(notebook.absolute().parent, family, error_file)
             try:

@@ -3,9 +3,11 @@
 import json
 from functools import cache
 from pathlib import Path
+from statistics import median
 
 import pytest
 
+from course.facts import read_facts
 from minipd.fleet.queueing import single_ttft_s
 from minipd.lab import collision
 from minipd.lab.collision import Freeze, Morning
@@ -162,6 +164,17 @@ def test_a_pause_of_the_machine_is_no_freeze_by_a_document():
     morning.run.timeline.append(Event(99.0, "token", "w", "chat-000", {"index": 9, "token_id": 1}))
     assert morning.freezes[0].length_s == 6.5
     assert morning.longest_s == pytest.approx(89.5)
+
+
+def test_the_recorded_forecasts_are_those_of_their_file():
+    raw = json.loads((ROOT / "benchmarks/raw/lesson_06.json").read_text())["foretold"]
+    errors = [one["error"] for one in raw["freezes"]]
+    sizes = sorted(abs(error) for error in errors)
+    assert raw["median_error"] == pytest.approx(median(sizes)) and sizes[-1] < 0.25
+    fact = read_facts(ROOT / "course" / "facts.yaml")["freeze-forecast-recorded"]
+    written = {f"{100 * median(sizes):.0f}", f"{100 * sizes[-1]:.0f}"}
+    assert written <= set(fact.figures)
+    assert (len(errors), sum(error < 0 for error in errors)) == (12, 10), "twelve and ten in words"
 
 
 # -- the lesson's queue ------------------------------------------------------------------------

@@ -3,6 +3,9 @@
 import contextlib
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 
 import psutil
@@ -78,6 +81,28 @@ def test_a_daemon_ends_also_when_the_time_is_up(tmp_path):
     loop = WAIT + "while True: pass"
     assert judged(tmp_path, NOTE, LEAVE_BEHIND["a daemon"], loop, limit=5).state == "too_slow"
     assert gone(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.slow
+@posix
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_check_that_is_killed_takes_the_learners_code_with_it(tmp_path, how):
+    file = notebook(tmp_path, NOTE, "note()\nwhile True: pass")
+    ask = (
+        "from pathlib import Path; from minipd.lab.checks import exercise; "
+        "from minipd.lab.runner import run_exercise; "
+        f"run_exercise(exercise('00.1'), Path({str(file)!r}), 300.0)"
+    )
+    asked = subprocess.Popen([sys.executable, "-c", ask])
+    try:
+        for _ in range(1200):
+            if (tmp_path / "pid").is_file() and (text := (tmp_path / "pid").read_text()):
+                break
+            time.sleep(0.05)
+    finally:
+        asked.send_signal(how)
+        asked.wait()
+    assert gone(int(text))
 
 
 def test_a_thread_that_never_ends_keeps_nobody_waiting(tmp_path):
