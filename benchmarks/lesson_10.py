@@ -2,8 +2,8 @@
 
     python benchmarks/lesson_10.py --out benchmarks/raw/lesson_10.json
 
-measures this machine's step times with the model `mini`, then runs every split at three rates with
-two draws of arrivals. Takes about two minutes; nothing else should run meanwhile.
+measures this machine's step times with the model `mini`, then runs every split at several rates
+with two draws of arrivals. Takes about two minutes; nothing else should run meanwhile.
 """
 
 from __future__ import annotations
