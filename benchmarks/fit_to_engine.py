@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from minipd.engine.batch import Chunk
@@ -184,27 +184,60 @@ def _between_steps(sides: dict[str, Side]) -> float:
     return statistics.median(gaps) if gaps else 0.0
 
 
-def calibrate(
-    measured: Side,
-    base: PointTimer,
-    costs: Costs,
-    simulate_with: Callable[[Calibrated], Side],
-) -> Calibrated:
-    """Scale the steps until the calibration trace's last as long as they did, in one mode: pieces
-    of a prompt cost more than a whole one, and a prefill worker copies KV during its steps."""
-    prefill = decode = 1.0
-    shared_s = 0.0
-    for _ in range(3):
-        now = Calibrated(rescaled(base, prefill, decode, shared_s), costs, prefill, decode)
-        made = simulate_with(now)
-        prefill *= ratio("prefill", measured, made)
-        decode *= ratio("decode", measured, made)
-        means = [
-            statistics.fmean(s for s, _ in steps) if (steps := steps_of(x, "mixed")) else 0.0
-            for x in (measured, made)
-        ]
-        shared_s += means[1] - means[0]
-    return Calibrated(rescaled(base, prefill, decode, shared_s), costs, prefill, decode)
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A real step: what it read, how many sequences decoded with how much context, how long."""
+
+    reads: list[Read]
+    sequences: int
+    context: int
+    seconds: float
+
+    @property
+    def kind(self) -> str:
+        return "decode" if not self.reads else "mixed" if self.sequences else "prefill"
+
+
+def steps_done(run: Sequence[Event]) -> list[Done]:
+    """Every step of a run, told apart by how far each of its requests had been read before."""
+    prompts = {e.request_id: count(e, "prompt_tokens") for e in run if e.kind == "arrived"}
+    read: dict[str, int] = dict.fromkeys(prompts, 0)
+    written: dict[str, int] = dict.fromkeys(prompts, 0)
+    found: list[Done] = []
+    for event in sorted((e for e in run if e.kind == "step"), key=lambda e: e.t_s):
+        left, reads, context = count(event, "prefill_tokens"), list[Read](), 0
+        names = event.data["requests"]
+        assert isinstance(names, list), "a step names its requests"
+        for name in names:
+            new = min(left, prompts[name] - read[name])
+            if new:
+                reads.append(Read(new, read[name]))
+                read[name], left = read[name] + new, left - new
+            else:
+                context += prompts[name] + written[name]
+            written[name] += read[name] == prompts[name]
+        seconds = event.t_s - number(event, "start_s")
+        found.append(Done(reads, count(event, "decode_seqs"), context, seconds))
+    return found
+
+
+def calibrate(measured: Side, base: PointTimer, costs: Costs) -> Calibrated:
+    """Scale the steps until those that the calibration trace was served with last as long as they
+    did, in one mode: a piece of a prompt costs more than its share of a whole one, and a prefill
+    worker copies KV during its steps. A step that does both then saves or costs `shared_s`."""
+    done = [step for run in measured.runs for step in steps_done(run)]
+
+    def longer(kind: str) -> float:
+        steps = [step for step in done if step.kind == kind]
+        told = sum(base.seconds(s.reads, s.sequences, s.context) for s in steps)
+        return sum(step.seconds for step in steps) / told if told else 1.0
+
+    prefill, decode = longer("prefill"), longer("decode")
+    timer = rescaled(base, prefill, decode, 0.0)
+    both = [step for step in done if step.kind == "mixed"]
+    spare_s = [timer.seconds(s.reads, s.sequences, s.context) - s.seconds for s in both]
+    shared_s = statistics.fmean(spare_s) if spare_s else 0.0
+    return Calibrated(replace(timer, shared_s=shared_s), costs, prefill, decode)
 
 
 def slo_of(measured: dict[str, Side]) -> SLO:

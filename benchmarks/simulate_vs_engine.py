@@ -3,9 +3,9 @@
     python benchmarks/simulate_vs_engine.py --json benchmarks/raw/simulate_vs_engine.json
 
 1. Measures step times with one worker's share of the cores (`minipd.measure.pace`).
-2. Serves a calibration trace in three modes on two workers, simulates it too, and takes from the
-   two timelines: how much longer steps of each kind take in each mode than measured alone, what a
-   step that reads and writes saves, and what copying and verifying KV cost.
+2. Serves a calibration trace in three modes on two workers, and takes from the timelines: how much
+   longer steps of each kind take in each mode than measured alone, what a step that reads and
+   writes saves, and what copying and verifying KV cost.
 3. Serves other traces, simulates them with those numbers, and compares the median TTFT and TPOT,
    and the goodput (requests within SLOs set from the calibration trace, per second).
 
@@ -206,11 +206,7 @@ def main() -> int:
             costs = replace(costs, copy_s_per_byte=0.0)
         found: dict[str, Calibrated] = {}
         for mode in MODES:
-
-            def simulate_with(now: Calibrated, mode: Contender = mode) -> Side:
-                return _simulated(now, setup, model, traces[first], NO_SLO, mode)
-
-            alone = calibrate(measured[mode.name], base, costs, simulate_with)
+            alone = calibrate(measured[mode.name], base, costs)
             factor = 1.0 / slower(measured)[mode.name]
             timer = rescaled(alone.timer, factor, factor, alone.timer.shared_s * factor)
             found[mode.name] = replace(alone, timer=timer)

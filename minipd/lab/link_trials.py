@@ -57,7 +57,7 @@ def fit_and_check(samples: Sequence[Point]) -> Measured:
     return Measured(fit_link(fitted), fitted, held_out)
 
 
-def time_between_processes(kind: LinkKind, rounds: int = 11) -> list[Point]:
+def time_between_processes(kind: LinkKind, rounds: int = 30) -> list[Point]:
     """Hand-offs to a process of its own, over shared memory ("direct") or NIXL.
 
     The first round warms up and is left out. Raises `LinkError` where the link is not installed.
