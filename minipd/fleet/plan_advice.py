@@ -132,7 +132,7 @@ def _limit(plan: Plan, pool: Pool, speeds: Sequence[Speeds]) -> str:
         less = again(pool, pool.speeds, pool.workers - 1)
         wire = plan.handoff.load * pool.workers / (pool.workers - 1) if plan.handoff else 0.0
         if less.broken:
-            return f"{_told(less)} with {less.workers} worker(s) in place of {pool.workers}"
+            return f"with {_many(less.workers, 'worker')}, {_told(less)}, so {pool.workers}"
         if pool.kind == "prefill" and wire > MAX_LOAD:
             return f"the link: a wire would be busy {wire:.0%} of the time"
         return "TPOT, with what the hand-off adds to it"
@@ -141,22 +141,29 @@ def _limit(plan: Plan, pool: Pool, speeds: Sequence[Speeds]) -> str:
         return "the model's size: this is the smallest worker that holds it"
     tried = [again(pool, one, 1) for one in smaller]
     nearest = min(tried, key=lambda p: (-p.parallel.devices, len(p.broken)))
-    return f"{_told(nearest)} on {nearest.parallel.devices} GPU(s) in place of {pool.gpus}"
+    smaller_one = _many(nearest.parallel.devices, "GPU")
+    if not nearest.broken:
+        return f"whole workers: a plan with one of {smaller_one} costs the same or more"
+    return f"on {smaller_one}, {_told(nearest)}, so {pool.gpus}"
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _told(pool: Pool) -> str:
-    """The limit that breaks, with its figure where it has one."""
+    """What the first limit that breaks allows, and what it would be."""
     work: Workload = pool.speeds.work
-    if not pool.broken:
-        return "whole workers: the next smaller plan costs the same or more"
     figures = {
-        "TTFT": f"TTFT would be {pool.ttft_s * 1e3:.0f} ms of {work.ttft_s * 1e3:g}",
+        "TTFT": f"TTFT would be {pool.ttft_s * 1e3:.0f} ms; at most {work.ttft_s * 1e3:g} ms is "
+        "allowed",
         "TPOT": "TPOT would be too long for any batch"
         if pool.tpot_s == 0.0
-        else f"TPOT would be {pool.tpot_s * 1e3:.1f} ms of {work.tpot_s * 1e3:g}",
-        "KV memory": f"KV memory holds {pool.speeds.max_sequences} sequences, {pool.batch:.0f} run "
-        "on average",
-        "load": f"prompts would fill {pool.load:.0%} of the time, {MAX_LOAD:.0%} is the most"
+        else f"TPOT would be {pool.tpot_s * 1e3:.1f} ms; at most {work.tpot_s * 1e3:g} ms is "
+        "allowed",
+        "KV memory": f"KV memory would hold {pool.speeds.max_sequences} sequences; "
+        f"{pool.batch:.0f} run on average",
+        "load": f"prompts would fill {pool.load:.0%} of the time; at most {MAX_LOAD:.0%} is allowed"
         if pool.load > 1.0 or pool.kind == "prefill"
         else "prompts and answers together would fill all of the time",
     }

@@ -179,7 +179,7 @@ def freeze_table(here: Server, lengths: Sequence[int] = (64, 512, 2048, 8192)) -
         "prompt (tokens)": list(lengths),
         "here": [round(here.freeze_tokens(n), 1) for n in lengths],
         gpu.name: [round(gpu.freeze_tokens(n), 1) for n in lengths],
-        H100X8.name: [round(max(0.0, H100X8.freeze_tokens(n) - 1), 1) for n in lengths],
+        H100X8.name: [round(max(0.0, H100X8.freeze_tokens(n, here.chats) - 1), 1) for n in lengths],
     }
 
 

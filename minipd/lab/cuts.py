@@ -28,13 +28,16 @@ def models_table(names: Sequence[str] = SHOWN) -> dict[str, list[object]]:
         "parameters (billion)": [round(one.parameters / 1e9) for one in models],
         "used for one token": [round(one.active_parameters / 1e9) for one in models],
         "bytes of each": [f"{one.weight_bytes:g}" for one in models],
-        "weights (GB)": [f"{one:,.0f}" for one in gigabytes],
-        f"cards of {CARD_GB} GB, at least": [math.ceil(one / CARD_GB) for one in gigabytes],
+        "weights (GB)": [f"{one:,.1f}" for one in gigabytes],
+        f"cards of {CARD_GB} GB for these alone": [math.ceil(one / CARD_GB) for one in gigabytes],
     }
 
 
 def sent_bytes(operation: Operation, per_node: int = 8) -> float:
-    """Bytes that one device sends in all of an operation's exchanges."""
+    """Bytes that one device sends in all of an operation's exchanges.
+
+    Of spread experts only what leaves its machine; of stages, one sends to the next one alone.
+    """
     if operation.kind == "all_reduce":
         once = collectives.all_reduce_bytes(operation.num_bytes, operation.devices)
     elif operation.kind == "all_to_all":
@@ -42,7 +45,7 @@ def sent_bytes(operation: Operation, per_node: int = 8) -> float:
             operation.num_bytes, operation.devices, operation.copies, per_node
         )
     else:
-        once = operation.num_bytes
+        return operation.num_bytes
     return operation.times * once
 
 
@@ -102,8 +105,13 @@ def fit_at_once(
 def bound_table(
     names: Sequence[str], contexts: Sequence[int], gpus: int = 8
 ) -> dict[str, list[object]]:
-    """Sequences that fit at once on one machine, for each model, spread and context."""
-    cases = [(name, spread) for name in names for spread in ("TP", "EP")]
+    """Sequences that fit at once on one machine, for each model, spread and context.
+
+    A dense model has no experts to spread, so it has no line of its own for that.
+    """
+    sparse = {name for name in names if find_model(name).expert_layers}
+    cases = [(name, spread) for name in names for spread in ("TP", "EP")
+             if spread == "TP" or name in sparse]  # fmt: skip
     table: dict[str, list[object]] = {
         "model": [f"{name}, {spread}{gpus}" for name, spread in cases]
     }
@@ -111,7 +119,7 @@ def bound_table(
         found = [fit_at_once(name, gpus, context, spread) for name, spread in cases]
         table[f"{context:,} tokens each"] = [f"{one:,}" if one else "-" for one in found]
     split = [fit_at_once(name, gpus, contexts[0], spread, copies=2) for name, spread in cases]
-    table[f"split in {gpus // 2} + {gpus // 2}"] = [
+    table[f"split in {gpus // 2} + {gpus // 2}, {contexts[0]:,} tokens each"] = [
         f"{n:,}" if n else "does not fit" for n in split
     ]
     return table

@@ -36,7 +36,8 @@ NODES = 44  # 352 GPUs
 READ, WRITE = 2000, 500  # tokens of a request
 TOGETHER = 128  # answers that a node writes at once
 FULL = 0.9  # of what rate matching promises: a pool that is quite full has an endless queue
-PROMISE = SLO(ttft_s=1.0, tpot_s=0.03)
+TTFT_S, TPOT_S = 1.0, 0.03
+PROMISE = SLO(ttft_s=TTFT_S, tpot_s=TPOT_S)
 HANDOFF_S, BYTES_PER_S = 0.38e-3, 8 * 50e9  # a 400 Gb/s adapter for each GPU of a node
 LONGEST = 30_000
 
@@ -76,6 +77,15 @@ def serve_on(
     """Equal requests at random times on the fleet."""
     rows = equal_requests(requests, READ, WRITE, rate_per_s).rows
     return simulate(node_fleet(steps, readers, writers), rows, slo=PROMISE)
+
+
+def setting() -> str:
+    """The fleet, its requests and what they are promised, in one line."""
+    return (
+        f"{NODES} nodes, {NODES * GPUS_PER_NODE} GPUs; "
+        f"a request: {READ:,} tokens in, {WRITE} out; promise: TTFT {1e3 * TTFT_S:,.0f} ms, "
+        f"TPOT {1e3 * TPOT_S:.0f} ms"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +151,14 @@ def plan_words(tpot_s: float, rate_per_s: float = 40.0) -> list[str]:
 
 
 def plans_table(plans: dict[float, dict[str, Plan]]) -> Table:
-    """GPUs by limit and mode, and how much more the fleets without a split need."""
+    """GPUs by limit and mode, how much more the fleets without a split need, and the split."""
     modes = ("colocated", "chunked", "disaggregated")
     table: dict[str, list[object]] = {"TPOT within (ms)": [round(1e3 * t) for t in plans]}
     for mode in modes:
         table[f"{mode} (GPUs)"] = [p[mode].gpus if mode in p else "-" for p in plans.values()]
     table["colocated / split"] = [f"{gain(p, 'colocated'):.2f}" for p in plans.values()]
     table["chunked / split"] = [f"{gain(p, 'chunked'):.2f}" for p in plans.values()]
+    table["the split"] = [short_name(p["disaggregated"]) for p in plans.values()]
     return table
 
 

@@ -22,7 +22,7 @@ from minipd.fleet.simulate_fleet import HANDOFF_S
 from minipd.fleet.sources import equal_requests
 from minipd.fleet.steps import StepModel
 from minipd.fleet.timers import Line, ModelTimer, Read
-from minipd.fleet.work import Parallel
+from minipd.fleet.work import Chunk, Kind, Parallel
 from minipd.measure.slo import SLO
 from minipd.measure.summary import RunSummary
 from minipd.sched.limits import Limits
@@ -37,6 +37,13 @@ TRIED = (4, 16, 40)  # of them, in the lesson
 TRIED_S, LONG_S = 30.0, 60.0  # simulated seconds of arrivals: in the lesson, for the record
 READ_AT_ONCE = 4096  # tokens that a prefill step reads for each attention replica
 PIECE = 512  # tokens of a step that reads and writes at once, for each attention replica
+PARTS: dict[str, tuple[Kind, ...]] = {  # of a step that reads, as the lesson names them
+    "matrices (ms)": ("matrix",),
+    "attention (ms)": ("attention",),
+    "experts (ms)": ("experts",),
+    "exchanges (ms)": ("all_reduce", "all_to_all"),
+    "norms and the like (ms)": ("elementwise",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +113,13 @@ def spread_name(spread: Parallel) -> str:
     return f"TP{spread.tp}" if spread.ep == 1 else f"wide EP{spread.ep}"
 
 
-def fleet_of(corner: Corner, even: bool = False) -> Fleet:
-    """The corner's workers, `GPUS` in all; `even` as in `EvenTimer`."""
+def fleet_of(corner: Corner, even: bool = False, room: float = 1.0) -> Fleet:
+    """The corner's workers, `GPUS` in all; `even` as in `EvenTimer`, `room` times the memory that
+    is left for keys and values."""
     model, device, spread = find_model(MODEL), find_device(GPU), corner.spread
     timer = ModelTimer(StepModel(model, device, factors_for(device), spread))
-    room = kv_tokens(model, device.memory_bytes, spread)
-    kind = WorkerKind(EvenTimer(timer) if even else timer, room, spread.devices)
+    tokens = round(room * kv_tokens(model, device.memory_bytes, spread))
+    kind = WorkerKind(EvenTimer(timer) if even else timer, tokens, spread.devices)
     wires = device.network_bytes_per_s * spread.devices
     fleet = Fleet(
         prefill=kind,
@@ -173,9 +181,11 @@ class Tried:
 Tries = dict[int, Tried]  # by rate
 
 
-def tried(corner: Corner, even: bool = False, rates: Sequence[int] = TRIED) -> Tries:
+def tried(
+    corner: Corner, even: bool = False, rates: Sequence[int] = TRIED, room: float = 1.0
+) -> Tries:
     """What happens at each rate; none are tried after the first at which the promise is broken."""
-    fleet, found = fleet_of(corner, even), Tries()
+    fleet, found = fleet_of(corner, even, room), Tries()
     for rate in rates:
         summary = served(fleet, rate, TRIED_S)
         waits = [("ttft_s", "p90"), ("tpot_s", "p90"), ("itl_s", "p99")]
@@ -219,6 +229,21 @@ def kept(runs: Mapping[str, Tries]) -> dict[str, int]:
         name: max((rate for rate, at in one.items() if at.share >= ENOUGH), default=0)
         for name, one in runs.items()
     }
+
+
+def readers_table() -> dict[str, list[object]]:
+    """Where the time of half of the GPUs goes when they read, a prompt's part of a full step."""
+    model, device, half = find_model(MODEL), find_device(GPU), GPUS // 2
+    sums = "together, ms for each prompt", "prompts a second, at most"
+    table: dict[str, list[object]] = {f"{half} GPUs that read": [*PARTS, *sums]}
+    for spread in (TENSOR, WIDE):
+        each = READ_AT_ONCE // READ  # prompts of a step, for each attention replica
+        step = StepModel(model, device, factors_for(device), spread).step([Chunk(READ, 0.0, each)])
+        prompts = each * spread.attention_replicas * half / spread.devices  # of all groups
+        parts = [sum(step.parts.get(kind, 0.0) for kind in kinds) for kinds in PARTS.values()]
+        shown = [f"{1000 * part / prompts:.1f}" for part in (*parts, step.seconds)]
+        table[f"in groups of {spread_name(spread)}"] = [*shown, f"{prompts / step.seconds:.0f}"]
+    return table
 
 
 def room_table() -> dict[str, list[object]]:

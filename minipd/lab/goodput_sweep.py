@@ -28,6 +28,7 @@ from minipd.sched.limits import Limits
 from minipd.timeline import Event
 
 MODES: tuple[Mode, ...] = ("colocated", "chunked", "disaggregated")
+UNSPLIT = MODES[:2]  # what a single worker can do
 PROMPT, ANSWER = Lengths(160, 0.6, 16, 512), Lengths(16, 0.5, 8, 96)  # tokens; ours
 LIMITS, CHUNK_TOKENS = Limits(max_running=16, max_batch_tokens=2048), 64
 SHARES = (0.12, 0.16, 0.2, 0.26, 0.33, 0.42, 0.53, 0.66, 0.8, 1.0)  # of the capacity
@@ -77,14 +78,14 @@ def timeline_of(
     return events
 
 
-def serve(pace: Pace, mode: Mode, rows: Sequence[TraceRow]) -> Requests:
-    """One record for each request, after two workers have served them all."""
-    return run_metrics(timeline_of(pace, mode, rows)).requests
+def serve(pace: Pace, mode: Mode, rows: Sequence[TraceRow], workers: int = 2) -> Requests:
+    """One record for each request, after two workers, or a single one, have served them all."""
+    return run_metrics(timeline_of(pace, mode, rows, 1, workers - 1)).requests
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """All records by (mode, rate, seed); rates in requests/s for both workers together."""
+    """All records by (mode, rate, seed); rates in requests/s for all workers together."""
 
     requests: dict[tuple[str, float, int], Requests]
     rates: tuple[float, ...]
@@ -107,14 +108,19 @@ def capacity(pace: Pace) -> float:
     return 2 / (read_s + write_s)
 
 
-def sweep(pace: Pace, count: int = 80) -> Swept:
-    """Three modes at every rate with two seeds; about ten seconds."""
-    rates = tuple(float(f"{share * capacity(pace):.2g}") for share in SHARES)
+def sweep(pace: Pace, count: int = 80, workers: int = 2) -> Swept:
+    """Three modes at every rate with two seeds; about ten seconds.
+
+    A single worker gets half of each rate, and cannot be split.
+    """
+    rates = tuple(_nice(share * capacity(pace)) * workers / 2 for share in SHARES)
     found: dict[tuple[str, float, int], Requests] = {}
-    for mode in MODES:
+    modes = MODES if workers > 1 else UNSPLIT
+    for mode in modes:
         for rate in rates:
             for seed in SEEDS:
-                found[mode, rate, seed] = serve(pace, mode, traffic(rate, count, seed))
+                rows = traffic(rate, count, seed)
+                found[mode, rate, seed] = serve(pace, mode, rows, workers)
         print(f"{mode}: {len(rates) * len(SEEDS) * count:,} requests served", flush=True)
     return Swept(found, rates)
 
@@ -178,6 +184,20 @@ def winners_table(swept: Swept, objectives: Mapping[str, SLO]) -> dict[str, list
         " / ".join(winner(goodputs(swept, slo, [seed])) for seed in SEEDS)
         for slo in objectives.values()
     ]
+    return table
+
+
+def one_or_two_table(
+    two: Swept, single: Swept, objectives: Mapping[str, SLO]
+) -> dict[str, list[object]]:
+    """Goodput per worker of one worker and of two, and who wins with one and with two."""
+    alone = [{mode: single.goodput(mode, slo) for mode in UNSPLIT} for slo in objectives.values()]
+    table: dict[str, list[object]] = {"reader": list(objectives)}
+    for mode in UNSPLIT:
+        table[f"one: {mode}"] = [one[mode] for one in alone]
+        table[f"two: {mode}"] = [two.goodput(mode, slo) / 2 for slo in objectives.values()]
+    table["best with one"] = [winner(one) for one in alone]
+    table["best with two"] = [winner(goodputs(two, slo)) for slo in objectives.values()]
     return table
 
 

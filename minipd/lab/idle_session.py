@@ -79,6 +79,19 @@ class Session:
         saved = self.usd(other, 0.0) - self.usd(kept, 0.0)
         return max(0.0, 60 * saved / rent) if rent > 0 else math.inf
 
+    def cheaper_after(self, kept: Place) -> tuple[float, Place]:
+        """Idle minutes from which another place is cheaper than `kept`, and which one is first."""
+        others = [place for place in self.places if place.usd_per_hour < kept.usd_per_hour]
+        if not others:
+            return math.inf, kept
+        after = [(self.break_even_minutes(kept, place), place) for place in others]
+        return min(after, key=lambda pair: pair[0])
+
+    def best_from(self, kept: Place) -> float:
+        """Idle minutes from which no dearer place is cheaper than `kept`."""
+        dearer = [place for place in self.places if place.usd_per_hour > kept.usd_per_hour]
+        return max((self.break_even_minutes(place, kept) for place in dearer), default=0.0)
+
 
 def session_of(machine: str, tokens: int) -> Session:
     """One of `MACHINES`, with the hardware table's price."""
@@ -101,21 +114,40 @@ def in_time(minutes: float) -> str:
     if minutes < 1 / 120:
         return "at once"
     if minutes < 1:
-        return f"{60 * minutes:.0f} s"
-    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+        return f"{_digits(60 * minutes)} s"
+    return f"{_digits(minutes)} min" if minutes < 120 else f"{_digits(minutes / 60)} h"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}".removesuffix(".0")
 
 
 def rent_table(session: Session) -> Table:
-    """Rent, way back, and from which idle time reading again is the cheaper choice."""
+    """Rent, way back, and from which idle time another place is the cheaper choice."""
     places = session.places
-    again = places[-1]
-    kept = [in_time(session.break_even_minutes(place, again)) for place in places[:-1]]
+    after = [session.cheaper_after(place) for place in places[:-1]]
     return {
         "keep it in": [place.name for place in places],
         "USD per hour": [f"{place.usd_per_hour:.6f}" for place in places],
         "way back (s)": [f"{place.back_s:.3f}" for place in places],
         "USD for the way back": [f"{session.usd(place, 0.0):.6f}" for place in places],
-        "reading again is cheaper after": [*kept, "-"],
+        "cheaper after": [*(f"{in_time(when)} ({one.name})" for when, one in after), "-"],
+    }
+
+
+def best_table(sessions: Sequence[Session], name: str) -> Table:
+    """When a place is the cheapest of all, session by session."""
+    found: list[tuple[Place, str]] = []
+    for session in sessions:
+        place = next(one for one in session.places if one.name == name)
+        start, (end, _) = session.best_from(place), session.cheaper_after(place)
+        told = f"from {in_time(start)} to {in_time(end)}" if start < end else "never"
+        found.append((place, told))
+    return {
+        "session": [f"{one.name}, {one.tokens:,} tokens" for one in sessions],
+        f"{name}, way back (s)": [f"{place.back_s:.3f}" for place, _ in found],
+        "read again (s)": [f"{one.prefill_s:.3f}" for one in sessions],
+        f"{name} is the cheapest": [told for _, told in found],
     }
 
 

@@ -136,6 +136,7 @@ MACHINES = (
     ("Llama-3.1-8B", "a100_sxm", 1),
     ("Llama-3.1-8B", "h100_sxm", 1),
     ("Llama-3.1-8B", "b200_sxm", 1),
+    ("Llama-3.1-8B", "h100_sxm", 8),
     ("Llama-3.1-70B", "h100_sxm", 8),
 )
 
@@ -148,14 +149,17 @@ def reader_of(model: str, gpu: str, tp: int = 1, lengths: Sequence[int] = LENGTH
     return Reader(name, found.kv_bytes_per_token(), {n: steps.prefill_s(n) for n in lengths})
 
 
-def needed_table(kv_bytes: int, tokens_per_s: float) -> dict[str, list[object]]:
-    """GB/s that a way back needs, on this machine and on GPUs, by the length of the prefix."""
+def needed_table(kv_bytes: int, tokens_per_s: float, timed: int) -> dict[str, list[object]]:
+    """GB/s that a way back needs, by the length of the prefix: on this machine, where one of
+    `timed` tokens was read, and on GPUs."""
     readers = [reader_of(*machine) for machine in MACHINES]
     here = f"{kv_bytes * tokens_per_s / 1e9:.2f}"
-    table: dict[str, list[object]] = {"reader": ["this machine", *(r.name for r in readers)]}
+    names = ["this machine", *(reader.name for reader in readers)]
+    table: dict[str, list[object]] = {"reader": list(names)}
+    table[f"GB/s, {timed:,} tokens"] = [here, *("-" for _ in readers)]
     for tokens in LENGTHS:
         rates = [f"{reader.needed_bytes_per_s(tokens) / 1e9:.1f}" for reader in readers]
-        table[f"GB/s, {tokens:,} tokens"] = [here, *rates]
+        table[f"{tokens:,} tokens"] = ["-", *rates]
     return table
 
 

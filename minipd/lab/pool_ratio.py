@@ -28,7 +28,7 @@ from minipd.sched.rebalance import Rebalancer
 READ_TOKENS = 256  # of the prompt that is made to take `READ_S`
 READ_S = 0.08
 MOST_TOGETHER = 16  # answers that one decode worker writes at once
-SHARES = (0.6, 0.8, 0.95)  # of what rate matching promises each split
+SHARES = (0.5, 0.7, 0.9, 1.1)  # of each split's promise by rate matching, which may be too low
 ENOUGH = 0.9
 
 
@@ -211,6 +211,14 @@ def swept_rates(points: Iterable[Point], seed: int | None = None) -> dict[tuple[
             at.setdefault(float(str(point["rate"])), []).append(float(str(point["attainment"])))
     means = {s: [(r, sum(a) / len(a)) for r, a in sorted(at.items())] for s, at in seen.items()}
     return {split: _crossing(looks) for split, looks in means.items()}
+
+
+def rate_text(rate: float, split: tuple[int, int], points: Iterable[Point]) -> str:
+    """A split's goodput as a table shows it; where no rate was good, below the lowest one tried."""
+    if rate:
+        return f"{rate:.1f}"
+    tried = [float(str(point["rate"])) for point in points if point["split"] == _name(split)]
+    return f"< {min(tried):.1f}"
 
 
 def _crossing(looks: list[tuple[float, float]]) -> float:

@@ -205,6 +205,16 @@ def test_one_output_token_leaves_nothing_to_split() -> None:
 # -- the whole answer ---------------------------------------------------------------------------
 
 
+def test_a_pool_is_as_large_as_one_worker_less_would_break_something() -> None:
+    found = answer(Asked("Llama-3.1-70B", "H100", 4000, 300, "2", "50ms", 40.0))
+    assert found.best is not None and found.best.prefill is not None
+    assert found.best.prefill.workers == 9
+    assert found.binding[0] == (
+        "prefill pool: with 8 workers, prompts would fill 101% of the time; at most 90% is "
+        "allowed, so 9"
+    )
+
+
 def test_times_are_read_with_and_without_units() -> None:
     assert duration("--ttft", "0.5") == duration("--ttft", "500ms") == 0.5
     assert duration("--ttft", "90s") == 90.0

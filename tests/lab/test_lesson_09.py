@@ -70,6 +70,20 @@ def test_three_readers_have_three_winners(swept):
         assert told == f"{best} / {best}"
 
 
+def test_a_single_worker_is_run_for_itself(swept):
+    objectives = goodput_sweep.three_objectives(FAST)
+    single = goodput_sweep.sweep(FAST, workers=1)
+    assert single.rates == pytest.approx([rate / 2 for rate in swept.rates])
+    assert {mode for mode, _, _ in single.requests} == set(goodput_sweep.UNSPLIT)
+    table = goodput_sweep.one_or_two_table(swept, single, objectives)
+    for reader, slo in enumerate(objectives.values()):
+        for mode in goodput_sweep.UNSPLIT:
+            assert table[f"one: {mode}"][reader] == single.goodput(mode, slo)
+            assert table[f"two: {mode}"][reader] == swept.goodput(mode, slo) / 2
+            assert table[f"one: {mode}"][reader] <= table[f"two: {mode}"][reader]
+    assert table["best with two"] == ["colocated", "chunked", "disaggregated"]
+
+
 def test_limits_follow_the_machine():
     twice = Pace(
         tuple((n, 2 * s) for n, s in FAST.prefill), tuple((n, 2 * s) for n, s in FAST.decode)
@@ -169,6 +183,14 @@ def test_a_slow_link_delays_the_second_token_and_not_the_first(tried):
     table = where_it_loses.losses_table({"slow link": tried["slow link"]})
     first = table["first token (s)"]
     assert first[1] < 2 * first[0]
+
+
+def test_a_wait_for_notes_is_not_called_a_freeze(tried):
+    picture = tried["slow link"].picture()
+    assert "waits for notes" in picture.svg and "waits for notes:" in picture.alt
+    apart = [row for row in picture.rows if row[0] == "disaggregated"]
+    assert any(row[2] == "waits for notes" for row in apart)
+    assert not any(row[2].startswith("frozen") for row in apart)
 
 
 def test_the_reader_is_idle_when_prompts_are_short(tried):

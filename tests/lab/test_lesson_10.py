@@ -49,6 +49,18 @@ def test_goodput_is_read_off_the_line_between_two_rates():
     assert ratio.swept_rates(points[1:]) == {(1, 1): 0.0}
 
 
+def test_a_goodput_below_the_lowest_rate_is_shown_as_such():
+    points = [{"split": "1P3D", "rate": rate} for rate in (9.0, 6.4)]
+    points.append({"split": "3P1D", "rate": 2.0})
+    assert ratio.rate_text(0.0, (1, 3), points) == "< 6.4"
+    assert ratio.rate_text(7.96, (1, 3), points) == "8.0"
+
+
+def test_one_rate_is_above_what_was_promised():
+    """Else no promise could turn out too low."""
+    assert ratio.SHARES[0] <= 0.5 and ratio.SHARES[-1] > 1.0
+
+
 def test_requests_come_in_the_order_of_the_kinds():
     asked = ratio.requests_at([(ratio.CHAT, 2.0), (ratio.DOCUMENT, 2.0)], 5.0, 100, seed=1)
     names = [request.id.split("-")[0] for request in asked]

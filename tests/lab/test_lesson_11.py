@@ -26,7 +26,7 @@ def shown(monkeypatch):
 
 def test_weights_and_cards_by_hand():
     table = cuts.models_table(["Qwen3-235B-A22B"])
-    assert [column[0] for column in table.values()] == ["Qwen3-235B-A22B", 235, 22, "2", "470", 4]
+    assert [column[0] for column in table.values()] == ["Qwen3-235B-A22B", 235, 22, "2", "470.2", 4]
 
 
 def test_what_a_token_moves_by_hand():
@@ -34,7 +34,7 @@ def test_what_a_token_moves_by_hand():
     table = cuts.moved_table("Qwen3-235B-A22B")
     row = 4096 * 2
     crossed = (2 - 1) * (1 - 0.5**8)  # of two machines, the other one holds some of 8 experts
-    sent = [188 * 2 * 7 / 8 * row, 3 * row, 188 * crossed * row]
+    sent = [188 * 2 * 7 / 8 * row, row, 188 * crossed * row]  # PP: each to the next stage alone
     assert table["exchanges for a token, one after the other"] == [188, 3, 188]
     assert table["kB that a GPU sends"] == [f"{one / 1000:,.0f}" for one in sent]
 
@@ -67,7 +67,8 @@ def test_the_bound_table_says_what_the_lesson_concludes():
     assert int(by_line["DeepSeek-V3, TP8"][0]) > 175
     assert all(int(one.replace(",", "")) > 1 for one in by_line["DeepSeek-V3, TP8"][:3])
     assert {row[-1] for row in by_line.values()} == {"does not fit"}
-    assert by_line["Llama-3.1-405B, EP8"][0] == "-"
+    assert list(by_line) == ["DeepSeek-V3, TP8", "DeepSeek-V3, EP8", "Llama-3.1-405B, TP8"]
+    assert list(table)[-1] == "split in 4 + 4, 2,400 tokens each"
 
 
 def test_a_dense_model_is_what_a_gain_is_compared_with():
@@ -129,6 +130,21 @@ class Noted(ModelTimer):
     def seconds(self, reads, sequences, context):
         self.asked = (list(reads), sequences)
         return 1.0
+
+
+def test_readers_end_where_the_splits_end():
+    """Prompts of full steps over their seconds: just above the recorded limit of each split."""
+    table = four_corners.readers_table()
+    for column, limit in zip(list(table)[1:], (28, 72), strict=True):
+        assert 0.98 * limit < float(str(table[column][-1])) < 1.15 * limit
+        *parts, together, _ = (float(str(one)) for one in table[column])
+        assert sum(parts) == pytest.approx(together, abs=0.3)
+
+
+def test_more_room_is_more_tokens_and_nothing_else():
+    usual, roomy = (four_corners.fleet_of(four_corners.CORNERS[1], room=r) for r in (1, 4))
+    assert roomy.decode.kv_tokens == 4 * usual.decode.kv_tokens
+    assert roomy.limits == usual.limits and roomy.num_devices == usual.num_devices
 
 
 def test_an_even_group_reads_equal_parts():

@@ -121,6 +121,34 @@ def test_timeline_tells_the_freezes_and_handoffs(pictures, runs) -> None:
     assert any(float(row[4]) == pytest.approx(longest.longest_s * 1000, abs=0.06) for row in frozen)
 
 
+def test_an_answer_that_waits_for_its_notes_is_not_frozen() -> None:
+    """One answer, nobody else: its second token comes when its notes do."""
+
+    def event(t_s: float, kind: str, worker: str, **data: object) -> Event:
+        return Event(t_s, kind, worker, "r", data)
+
+    events = [
+        event(0.0, "arrived", ""),
+        Event(0.0, "worker_started", "p", "", {"role": "prefill", "epoch": 1}),
+        Event(0.0, "worker_started", "d", "", {"role": "decode", "epoch": 1}),
+        event(0.2, "handoff_started", "p", target="d", bytes=1),
+        event(0.5, "step", "p", start_s=0.0, prefill_tokens=64, decode_seqs=0),
+        event(0.5, "token", "p"),
+        event(1.4, "committed", "d"),
+    ]
+    for n in range(4):
+        end_s = 1.5 + n / 10
+        events.append(event(end_s, "step", "d", start_s=end_s - 0.05, decode_seqs=1))
+        events.append(event(end_s, "token", "d"))
+    lanes = read_lanes(events, 1)
+    assert not lanes.stalls and [wait.longest_s for wait in lanes.waits] == [pytest.approx(1.0)]
+    picture = timeline_svg(events)
+    assert "1,000 ms: waits for notes" in picture.svg and "frozen" not in picture.svg
+    assert "waits for notes: 1, longest 1,000 ms" in picture.alt
+    busy = [*events, event(0.6, "prefill_started", "d"), event(1.3, "prefill_finished", "d")]
+    assert read_lanes(busy, 1).stalls and not read_lanes(busy, 1).waits
+
+
 def test_phases_differ_by_pattern_not_only_colour(pictures) -> None:
     patterns = set(re.findall(r'<pattern id="p\w+-(\w+)-', pictures["timelines"].svg))
     assert patterns == {"stripes", "dots", "crosses"}

@@ -656,14 +656,13 @@ print(f"A shared beginning: first token {fresh_s / shared_s:.1f} times sooner.")
 print(f"Preempted {with_little.preempted} times, and the words were: {', '.join(set(verdicts))}.")
 
 # %% [markdown]
-# And recorded elsewhere, on a virtual machine with two cores of an Intel Xeon, one thread, on 29
+# And recorded elsewhere, on a virtual machine with two cores of an Intel Xeon, two threads, on 30
 # November 2026 (raw file: `benchmarks/raw/lesson_05.json`) [lesson-05-recorded]:
 #
 # - 4 users with the whole context reserved, 12 with prompt and longest answer, 19 in blocks of 16
 #   [lesson-05-recorded]. This depends on the lengths alone, so it must be the same for you.
-# - A shared beginning made the first token 3.0 times sooner for a prompt of 149 tokens, 5.3 times
-#   for 279, 11.3 times for 539 and 21.8 times for 1,059 [lesson-05-recorded]. The machine was
-#   busy; fresh and shared prompts took turns, so the ratios are better than the times.
+# - A shared beginning made the first token 3.4 times sooner for a prompt of 149 tokens, 5.1 times
+#   for 279, 10.3 times for 539 and 19.1 times for 1,059 [lesson-05-recorded].
 # - 2 preemptions, 42 tokens read again, the same words [lesson-05-recorded].
 
 # %% [markdown]

@@ -118,8 +118,8 @@ check("08.2", break_even)
 # The two runs are named `colocated` and `split`. Return the *set* of reasons why their comparison
 # does not support the conclusion:
 #
-# - `"cached prompts"`: prompts were not computed, in either run, so that there was nothing to read
-#   elsewhere, nothing to move, or both;
+# - `"cached prompts"`: in at least one run, prompts were not computed, so that there was nothing to
+#   read elsewhere, nothing to move, or both;
 # - `"prefill untimed"`: a run's clock starts after the arrival;
 # - `"not per GPU"`: the two rates do not belong to the same number of GPUs. If a rate is divided
 #   already, it belongs to one.
@@ -158,7 +158,7 @@ predict(
     "08.chats",
     "How many running chats until remote pays for the team's typical prompt?",
     unit="chats",
-    brackets=[1, 2, 4, 8, 16],
+    brackets=[1.5, 2.5, 4.5, 9],
 )
 
 # %% tags=["try"]

@@ -121,7 +121,8 @@ check("09.2", goodput_per_worker)
 #
 # Return the set of rules that the comparison breaks, out of these four names:
 #
-# - `"unequal GPUs"`: the sides used different numbers of GPUs, unless both results are per GPU;
+# - `"unequal GPUs"`: the two results belong to different numbers of GPUs (a result per GPU belongs
+#   to one);
 # - `"cached prompts"`: on some side, fewer prompt tokens were read than sent;
 # - `"prefill untimed"`: on some side, the stopwatch started after the first counted request had
 #   been sent;
@@ -135,8 +136,8 @@ def broken_rules(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
     """Names of the rules that a reported comparison breaks."""
     ### BEGIN SOLUTION
     found: set[str] = set()
-    normalised = one["per_gpu"] and other["per_gpu"]
-    if not normalised and one["gpus"] != other["gpus"]:
+    counted = [1 if report["per_gpu"] else report["gpus"] for report in (one, other)]
+    if counted[0] != counted[1]:
         found.add("unequal GPUs")
     for report in (one, other):
         if report["read_tokens"] < report["sent_tokens"]:
@@ -155,7 +156,7 @@ check("09.3", broken_rules)
 # %% [markdown]
 # ## Try it on your own machine
 #
-# The cell measures this machine's steps, serves some traffic colocated at five rates on the clock
+# The cell measures this machine's steps, serves some traffic colocated at four rates on the clock
 # that jumps, and asks *your* goodput function, once with two workers and, by mistake, with one.
 # Which mistake of the lesson is that?
 

@@ -206,8 +206,9 @@ for sequences in (1, 4, 16):
 
 # %% [markdown]
 # Traffic: prompts of 16 to 512 tokens, half of them under about 160, and short answers, at random
-# moments (the lengths are ours [sweep-traffic]). Two workers, colocated as in lesson 06. What did
-# its readers wait?
+# moments (the lengths are ours [sweep-traffic]). Two workers, colocated as in lesson 06. Rates are
+# told as shares of `capacity(pace)`: what two workers could just manage, if four answers shared
+# each step. Well below it, what did the readers wait?
 
 # %%
 from minipd.lab.goodput_sweep import capacity
@@ -221,11 +222,23 @@ for what, waits in {"first token": first, "longest gap of each answer": longest}
     rows[what] = [mean(waits)] + [percentile(waits, p) for p in (50, 90, 99)]
 show_table(rows)
 
+
+# %%
+def as_prompt(gap_s):  # how many tokens are read in so long
+    return next((n for n in range(1, 4096) if interpolate(pace.prefill, n) >= gap_s), 4096)
+
+
+half, tenth = percentile(longest, 50), percentile(longest, 90)
+print(f"a step for four: {interpolate(pace.decode, 4):.2f} s")
+print(f"half of the readers: no gap over {half:.2f} s, in which {as_prompt(half)} tokens are read")
+print(f"one reader in ten: a gap over {tenth:.2f} s, in which {as_prompt(tenth)} tokens are read")
+
 # %% [markdown]
-# The **p90** is the value that nine of ten samples stay below. Look at the gaps: half of the
-# readers never waited long, and one in ten had a freeze of the length of somebody's prompt. The
-# mean describes neither. And now ask: how many readers were served *well*? No row of this table
-# says it, because "well" means both columns at once, for the same reader.
+# The **p90** is the value that nine of ten samples stay below. Look at the gaps: they are much
+# longer than a step. Half of the readers had none longer than about one usual prompt takes, and one
+# in ten had a freeze as long as a long prompt, or as several. The mean describes neither. And now
+# ask: how many readers were served *well*? No row of this table says it, because "well" means both
+# columns at once, for the same reader.
 #
 # So write the patience down. An **SLO** (service-level objective) is a limit, or several. A request
 # is *good* if it keeps *all* of them. **SLO attainment** is the share of good requests.
@@ -253,7 +266,8 @@ print(f"both: {attainment(calm, soon, even):.0%}")
 #
 # **Goodput** is the highest request rate at which enough requests are still good. "Enough" is
 # usually nine of ten, and the rate is counted *per GPU*, here per worker [distserve-goodput]. It is
-# the one number that contains what was measured, for whom, and for how much hardware.
+# the one number that contains what was measured, for whom, and for how much hardware. (The function
+# below takes and returns the rates of both workers together; the tables divide by two.)
 
 
 # %%
@@ -435,11 +449,15 @@ for attempt in ("first", "second"):
 # token on, it looks in perfect health:
 
 # %%
-crowd = serve(pace, "disaggregated", traffic(1.2 * capacity(pace), count=80, seed=1))
+crowd, quiet = (
+    serve(pace, "disaggregated", traffic(share * capacity(pace), count=80, seed=1))
+    for share in (1.2, 0.42)
+)
 tpots = percentile([request.tpot_s or 0.0 for request in crowd], 50)
 print(f"'Steady {1000 * tpots:.0f} ms per token, even at this rate!'")
-print(f"half of the readers waited more than {percentile([r.ttft_s for r in crowd], 50):.1f} s")
-print(f"for their first token; at a calm rate it was {percentile(first, 50):.2f} s")
+late, usual = (percentile([r.ttft_s for r in one], 50) for one in (crowd, quiet))
+print(f"half of the readers waited more than {late:.1f} s for their first token;")
+print(f"in the same split at a calm rate it was {usual:.2f} s")
 
 # %% [markdown]
 # A queue moves to where nobody looks. Time both phases, with the queue, for everybody. Exercise 3
@@ -490,9 +508,10 @@ for name, factor in times.items():
 show_picture(tried["short prompts"].picture())
 
 # %% [markdown]
-# The slow link. The first token comes as soon as ever, since the reader of the prompt publishes
-# it. Then nothing, until the notes have arrived. A report that gives TTFT and TPOT only may miss
-# it: look at the *second* token.
+# The slow link. The first token comes as soon as ever, since the reader of the prompt publishes it.
+# Then nothing, until the notes have arrived. The TPOT is larger, too, but it spreads the wait over
+# all tokens and cannot say where it was: look at the *second* token, and at the mark "waits for
+# notes".
 
 # %%
 show_picture(tried["slow link"].picture())
@@ -516,20 +535,20 @@ show_picture(tried["wrong ratio"].picture())
 # %% [markdown]
 # ## I own one or two GPUs: what do I do?
 #
-# Your own numbers first. The cell takes the winners' table from above.
+# Your own numbers first. One worker is not half of two: whoever finds it busy must wait, while of
+# two workers the other one may be free. So the cell serves the same requests with one worker, at
+# half of the rates.
 
 # %%
-from minipd.lab.goodput_sweep import winner
+from minipd.lab.goodput_sweep import one_or_two_table
 
-for reader, best in by_reader.items():
-    line = {mode: swept.goodput(mode, objectives[reader]) / 2 for mode in MODES}
-    one_gpu = winner({mode: line[mode] for mode in ("colocated", "chunked")})
-    print(f"{reader}: with two workers {best}; with one {one_gpu}", end=" ")
-    print(f"({', '.join(f'{mode} {rate:.2f}' for mode, rate in line.items())})")
+single = sweep(pace, workers=1)
+show_table(one_or_two_table(swept, single, objectives), "Good requests per second and worker")
 
 # %% [markdown]
 # **One GPU.** There is nothing to split: two pools need two copies of the weights. Choose between
-# colocated and chunked, and set the size of a piece by your limit on the gaps (lesson 06).
+# colocated and chunked, and set the size of a piece by your limit on the gaps (lesson 06). Where the
+# table says "nobody", a single worker cannot keep that reader's limits at any of our rates.
 #
 # **Two GPUs.** Two colocated or chunked replicas, unless your users need an even flow at high load.
 # Then try the split, measure goodput *per GPU* against two chunked replicas, and keep what wins.
@@ -558,8 +577,9 @@ print(f"{H100X8.freeze_tokens(512, batch=4):.1f} on {H100X8.name},")
 print(f"where it takes 8,192 tokens to freeze {H100X8.freeze_tokens(8192, batch=4):.0f}")
 
 # %% [markdown]
-# (Published step times [freeze-70b-h100].) With long documents, the picture of this lesson holds
-# there, too; with short chats the split has less to cure.
+# (Published step times [freeze-70b-h100]. The table of lesson 08 shows one less: it leaves out the
+# token that each chat gets out of the step that reads.) With long documents, the picture of this
+# lesson holds there, too; with short chats the split has less to cure.
 
 # %% [markdown]
 # ## The same idea, full-size
@@ -587,7 +607,7 @@ print(inspect.getsource(highest_good_rate))
 # | chunked prefill | prompts are read in pieces between the writing steps, on the same worker | the alternative: shorter freezes, no second pool |
 # | continuous batching | requests join and leave between steps (lesson 04) | works within each pool |
 # | replicas | more copies of the whole server, requests are shared out | the baseline to beat, with as many GPUs |
-# | TP, PP, EP | one copy of the model is cut over several GPUs: each matrix, the layers, the experts | how *one* worker is built; each pool may choose its own |
+# | tensor, pipeline and expert parallelism (TP, PP, EP) | one copy of the model is cut over several GPUs: each matrix, the layers, the experts | how *one* worker is built; each pool may choose its own |
 # | prefix caching | notes of an equal beginning are used again (lesson 05) | less to read, so less to disaggregate |
 # | offload | notes that nobody needs now go to host memory or disk | a place, not a phase; lesson 13 |
 # | speculative decoding | several tokens are guessed, and checked in one step | speeds up writing alone, where arithmetic is idle |
@@ -596,7 +616,8 @@ print(inspect.getsource(highest_good_rate))
 # %% [markdown]
 # ## Faster for whom: the answer in numbers
 #
-# Your machine beside a recorded run [lesson-09-recorded], in good requests per second and worker:
+# Your machine beside a recorded run [lesson-09-recorded], in good requests per second and worker.
+# Rates scale with the machine; compare who wins.
 
 # %%
 from minipd.lab.goodput_sweep import RECORDED_FILE, beside_recorded
@@ -627,7 +648,7 @@ kept = sheet.append(
         machine=describe_machine().summary,
         model=llm.model.name,
         dtype="float32",
-        threads=1,
+        threads=threads,
         prefill_tok_s=512 / interpolate(pace.prefill, 512),
         decode_tok_s=1 / interpolate(pace.decode, 1),
         note=f"lesson 09, one of two workers; {told}",

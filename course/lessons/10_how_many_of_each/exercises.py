@@ -55,13 +55,15 @@ check("10.1", best_split)
 #
 # **Minutes:** 10. **Difficulty:** medium.
 #
-# Requests come at random, `rate_per_s` of them per second, and one worker reads a prompt in
-# `read_s` seconds. A router gives each of `x` workers an equal share of them. The mean time to first
-# token of one worker that gets $R$ requests per second is $D + R D^2 / (2 (1 - R D))$, as long as
-# $R D < 1$; otherwise its queue grows for ever.
+# Requests come at random, `rate_per_s` (above zero) of them per second, and one worker reads a
+# prompt in `read_s` seconds. A router deals them out at random, so that each of `x` workers gets an
+# equal share. The mean time to first token of one worker that gets $R$ requests per second is
+# $D + R D^2 / (2 (1 - R D))$, as long as $R D < 1$; otherwise its queue grows for ever.
 #
-# Return the smallest number of prefill workers that keeps the *mean* time to first token at or
-# under `limit_s`. If no number can (because reading alone takes longer), return `None`.
+# Return the smallest number of prefill workers, however large, that keeps the *mean* time to first
+# token at or under `limit_s`. If no number can (because reading alone takes as long as the limit or
+# longer), return `None`. Think of that case first: a loop that stops only at a number that is good
+# enough never stops there.
 
 
 # %% tags=["exercise", "exercise-2"]

@@ -14,7 +14,7 @@
 # **Minutes:** 75 for this notebook, 20 for the quiz at its end, 50 for the four exercises.
 #
 # **You need:** lessons 00 to 04, 06, 07 and 09: the KV cache, batching, the freeze, the two pools,
-# goodput. No GPU.
+# goodput. No GPU: the "devices" of this lesson are turns of a loop on your computer, or simulated.
 #
 # **Afterwards you can**
 #
@@ -66,7 +66,7 @@ show_table(models_table(), "Sizes from each model's config.json")
 # ## Cut every matrix
 #
 # TP is the one that looks impossible: how can two GPUs share one matrix product? We do it with a
-# real model. The "devices" are turns of a loop on this computer; the mathematics is the same.
+# real model, in a loop over the devices; the mathematics is the same.
 
 # %%
 from minipd.lab.model_choice import lesson_model
@@ -80,10 +80,10 @@ decoder, c = model.decoder, model.config
 print(f"{c.num_heads} query heads, {c.num_kv_heads} KV heads, feed-forward of {c.ffn_size}")
 
 # %% [markdown]
-# A feed-forward multiplies twice: up to many numbers, then down again. Cut the *columns* of the
-# first matrix: each device makes some of the many numbers. Cut the *rows* of the second matrix in
-# the same places: each device brings its numbers down to a full-size result, which is only a *part
-# of the sum*. Between the two products nobody has to talk to anybody.
+# A feed-forward multiplies twice: up to many numbers (`gate` and `up` count as one here), then down
+# again. Cut the *columns* of the first matrix: each device makes some of the many numbers. Cut the
+# *rows* of the second matrix in the same places: each device brings its numbers down to a full-size
+# result, which is only a *part of the sum*. Between the two products nobody has to talk to anybody.
 
 
 # %%
@@ -252,7 +252,8 @@ print(f"{c.kv_bytes_per_token(4) / 1000:.0f} kB, and that would be moved only on
 # %% [markdown]
 # PP is much simpler: the row goes from one GPU to the next, once for each boundary. EP sends a
 # token's row to the GPUs that hold its experts, and back: an **all-to-all**, once there and once
-# back in each layer. For one token of a large model, counted by the engine's step-time model:
+# back in each layer. For one token of a large model, counted by the engine's step-time model
+# (for EP only what crosses between the two machines; copies inside a machine are not counted):
 
 # %%
 from minipd.lab.cuts import moved_table
@@ -396,7 +397,7 @@ show_touched(count, top_k, measured)
 # %% [markdown]
 # The points lie a little below the upper line, not on it, and for an honest reason: even random
 # routers have favourites. Here is the busiest expert of the first layer beside the average one, and
-# how many tokens each of sixteen GPUs would get if the experts were dealt out to them in order:
+# the same for sixteen GPUs to which the experts were dealt out in order:
 
 # %%
 from minipd.lab.expert_dial import load_of
@@ -425,7 +426,7 @@ print(f"busiest of 16 GPUs: {by_gpu.max() / by_gpu.mean():.2f} times the average
 # %%
 from minipd.lab.expert_dial import show_dial, slots_table
 
-show_table(slots_table("Qwen3-30B-A3B"), "Weights read by a decode step of Qwen3-30B-A3B")
+show_table(slots_table("Qwen3-30B-A3B"), "Weights of Qwen3-30B-A3B, in 16 bits, that a step reads")
 
 # %%
 show_dial()
@@ -458,14 +459,15 @@ for _ in range(4):  # in turns, so that a busy moment hits both
 # %%
 alone_s, together_s = min(seconds[1]), min(seconds[8])  # the least disturbed of four
 gain = 8 * alone_s / together_s
-print(f"8 answers together: {gain:.1f} times the tokens per second of one alone; dense would be 8")
+print(f"8 answers together: {gain:.1f} times the tokens per second of one alone")
+print("(a dense model whose steps did nothing but read weights would gain 8 times)")
 print(f"experts woken: {measured[8] / measured[1]:.1f} times as many")
 
 # %% [markdown]
-# **The laptop exaggerates, and for another reason than you think.** `tiny-moe` fits into the
-# processor's own memory, so reading its experts is cheap; what grows with the experts here is the
-# number of small products. On a GPU it is the bytes. The shape is the same, the cause is not, so
-# do not carry this factor to other machines.
+# **The laptop's figure has another cause.** `tiny-moe` fits into the processor's own memory, so
+# reading its experts is cheap; what grows with the experts here is the number of small products. On
+# a GPU it is the bytes. The shape is the same, the cause is not, so do not carry this factor to
+# other machines.
 
 # %% [markdown]
 # ## What goes wrong
@@ -506,8 +508,8 @@ show_table(room_table(), "DeepSeek-V3 in 8 bits: what is left for notes")
 # Look at the last column. The course text that this lesson answers tells it as two circles: *"notes
 # eat the memory, so the batch stays small, so the experts idle"*, and *"decode GPUs share the
 # experts, so there is room, so the batch grows, so the experts are busy"*. The table confirms the
-# second one. But the text says that the *split into prefill and decode* breaks the circle. Which is
-# it, the split or the sharing of experts?
+# first step of the second one: there is room. But the text says that the *split into prefill and
+# decode* breaks the circle. Which is it, the split or the sharing of experts?
 
 # %% [markdown]
 # ## Four corners
@@ -553,33 +555,78 @@ show_table(waits_at(runs, 4), "At the lowest rate, where all four still keep the
 #
 # Read it slowly; it is the answer to "which is it?".
 #
-# - *The split alone* (first line) helps a little: no freezes, but the notes are as cramped as before.
+# - *The split alone* (first line) helps a little: no freezes, but only half of the GPUs read now, and
+#   they are the next limit.
 # - *Sharing experts alone* (first column) makes everything **worse**. All sixteen GPUs meet twice
 #   in each layer. When one of them reads a prompt, the other fifteen wait for it in the experts, and
 #   with sixteen GPUs somebody is nearly always reading. The freeze of lesson 06 now belongs to all:
 #   see the last column of the second table.
 # - *Both together* win, and by far more than the two effects one by one. The split takes the reading
-#   out of the group that must not wait; sharing the experts then has its room and its crowd.
+#   out of the group that must not wait; and a wide group that only reads does so much faster than
+#   narrow ones.
 #
 # So the text is right that the two fit together, and wrong to credit the split with all of it.
 #
+# ### Is it the room for notes?
+#
+# In the text it is *room* that TP lacks. So give the two TP fleets four times as much of it, at a
+# rate that each of them does not keep:
+
+# %%
+from minipd.lab.four_corners import CORNERS, readers_table, tried
+
+for corner, rate in zip(CORNERS[:2], (24, 40)):
+    before, at = (tried(corner, rates=(rate,), room=room)[rate] for room in (1, 4))
+    share = f"{before.share:.0%} kept, {at.share:.0%} with more room"
+    print(f"{corner.name}, {rate} requests/s: {share}")
+    waits = f"first token {at.ttft_p90_s:.1f} s, time per token {1000 * at.tpot_p90_s:.0f} ms"
+    print(f"  (with more room, p90: {waits})")
+
+# %% [markdown]
+# More room does not save either. Without a split, the time per token breaks the promise; with one, the
+# first token does: prompts wait for a reader. Where does wide EP get its faster readers from?
+
+# %%
+show_table(readers_table(), "Half of the GPUs, reading in full steps")
+
+# %% [markdown]
+# A wide step reads many prompts at once, so each expert that it wakes works for more tokens. A token's
+# row goes only to the GPUs that hold its experts, while TP sums every row over the whole group. And
+# with TP each GPU of a group computes the norms of every token again. The last line is where the two
+# splits end: compare it with their limits above. (Room would decide if answers were longer or the
+# promise looser, so that more of them were under way at once.)
+#
+# ### Is it the ratio?
+#
+# Lesson 10 says that a split must fit its workload. Wide EP16 has two groups here, so there is only
+# one way to split it. TP8 has four groups:
+
+# %%
+from dataclasses import replace
+
+for readers in (1, 2, 3):
+    split = replace(CORNERS[1], num_prefill=readers, num_decode=4 - readers)
+    at = tried(split, rates=(24,))[24]
+    print(f"split, TP8, {readers}P{4 - readers}D, 24 requests/s: {at.share:.0%} kept")
+
+# %% [markdown]
 # ### How sure is that?
 #
 # The low corner hangs on one assumption: a prompt is read by *one* GPU of its group, while the
 # others wait. An engine could cut each prompt so finely that all sixteen read equally. Then:
 
 # %%
-from minipd.lab.four_corners import CORNERS, tried
-
 best_case = tried(CORNERS[2], even=True, rates=(4, 16))
 print("colocated, wide EP16, prompts spread evenly:")
 print("\n".join(f"{rate:2} requests/s: {one.share:.0%} kept" for rate, one in best_case.items()))
 
 # %% [markdown]
 # In longer runs that best case reached 32 requests per second, and the split, with its prompts
-# spread in the same way, 64 [lesson-11-recorded]. So under both assumptions the split with spread
-# experts is the best of the four; but the split alone then earns a factor of 2 with EP, not 18
-# [lesson-11-recorded]. *A factor without its assumptions is an anecdote.*
+# spread in the same way, 64 [lesson-11-recorded]. (Less than its 72 without [lesson-11-recorded],
+# since our even model is coarse: it takes the pieces that a GPU gets for one long prompt, and so
+# counts too much attention.) So under both assumptions the split with spread experts is the best of
+# the four; but the split alone then earns a factor of 2 with EP, not 18 [lesson-11-recorded]. *A
+# factor without its assumptions is an anecdote.*
 #
 # The model also leaves out: that some experts are busier than others (all GPUs wait for the busiest;
 # engines copy popular experts, which LMSYS found worth 2.54 times in decode, more than many a split
@@ -611,6 +658,7 @@ names, lengths = (
     (2_400, 5_000, 32_768, 131_072),
 )
 show_table(bound_table(names, lengths), "Conversations that fit at once on 8 H200; - : no room")
+print("DeepSeek-V3 in 8 bits, the others in 16.")
 
 # %% [markdown]
 # What follows?
@@ -618,10 +666,12 @@ show_table(bound_table(names, lengths), "Conversations that fit at once on 8 H20
 # 1. **"One" is not memory's doing.** In every line where the weights fit, many short conversations
 #    fit without any split, and even the longest ones more than once. If a server handled one at a time,
 #    it was set up so, or nobody else came.
-# 2. **Nor do "175" need a split** [seed-one-to-175]. At a few thousand tokens each, TP already has room for about that
-#    many; spreading the experts over the same eight GPUs has room for several times as many.
+# 2. **Nor do "175" need a split** [seed-one-to-175]. At a few thousand tokens each, TP has room for a
+#    number of that order. Spreading the experts over the same eight GPUs makes more room, most of all
+#    for DeepSeek-V3, of whose notes TP keeps eight copies.
 # 3. **The split of these eight cannot do it.** Two pools hold the weights twice (lesson 07). In halves
-#    of four, the last column says, the large models do not even fit.
+#    of four, the last column says, DeepSeek-V3 and Llama-3.1-405B do not even fit, and Qwen3-235B-A22B
+#    has only a small part of its room left.
 #
 # So if somebody saw the jump, a change of *parallelism*, of batch settings or of the number of GPUs
 # lay behind it. Memory gives the bound; the exercises let you compute it for your own model.
@@ -655,7 +705,7 @@ print(inspect.getsource(GroupedAttention.kv_heads_on_device))
 #
 # **What we left out.** Cutting a prompt's tokens among GPUs (sequence and context parallel); experts
 # that every token uses ("shared"); copies of busy experts; exchanges hidden behind computing; how a
-# hand-off copes with two pools that are cut differently (lesson 14).
+# hand-off copes with two pools that are cut differently.
 
 # %% [markdown]
 # ## The answer, in numbers

@@ -97,8 +97,9 @@ check("12.2", two_bills)
 # highest rate before its first miss: a later point that happens to keep the limit does not count. A
 # time exactly at the limit keeps it.
 #
-# Return a dictionary: for each limit, the gain in percent (twice the capacity is a gain of a hundred percent). Where
-# the old system cannot keep a limit at all, no percentage exists: give `None`.
+# Return a dictionary: for each limit, the gain in percent (twice the capacity is a gain of a hundred
+# percent); do not round. Where the old system cannot keep a limit at all, no percentage exists: give
+# `None`. Where only the new one cannot keep it, all of the capacity is lost, a gain of `-100`.
 
 
 # %% tags=["exercise", "exercise-3"]

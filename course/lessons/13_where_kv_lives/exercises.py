@@ -58,8 +58,9 @@ check("13.1", audit_hits)
 # the bytes of every token through a link whose rate the data sheet gives in *gigabits* per second.
 # Reading the text again takes the same time for every token.
 #
-# Return the length in tokens at which both take equally long: from there on fetching is faster. If
-# fetching is never faster, however long the text, return `math.inf`.
+# Return the length in tokens at which both take equally long: from there on fetching is faster. It need
+# not be a whole number; do not round. If fetching is never faster, however long the text, return
+# `math.inf`.
 
 
 # %% tags=["exercise", "exercise-2"]
@@ -87,9 +88,11 @@ check("13.2", fetch_from)
 #
 # **Minutes:** 25. **Difficulty:** hard.
 #
-# A cache must give up `needed` blocks. `held` tells for each block, by name, the block before it
-# (`parent`; `None` at the beginning of a text), when it was last used, and how many requests use it
-# right now (`users`). Several blocks may have the same parent: texts that begin alike and then part.
+# A cache must give up `needed` blocks. `held` tells three things for each block, by name:
+# `held[name].parent`, the name of the block before it (`None` at the beginning of a text);
+# `held[name].last_used`, when it was last used (a larger number is later); and `held[name].users`, how
+# many requests use it right now. Several blocks may have the same parent: texts that begin alike and
+# then part.
 #
 # Return the names in the order in which to forget them. Three rules:
 #
@@ -131,6 +134,7 @@ check("13.3", forget)
 # and how many of the prompt's first tokens it holds (always fewer than the prompt has). Reading a
 # token takes `read_s` seconds. A worker may also *fetch* what another worker holds: each token that
 # it lacks up to where the best holder's beginning ends takes `fetch_s`; what nobody holds must be read.
+# The fetch, too, begins when the worker's queue is done, and reading begins after it.
 #
 # For each worker there are thus two ways: read all that it lacks, or fetch first and read the rest.
 # Return the index of the worker that has the prompt's first token soonest (the first one is `0`), and how

@@ -115,13 +115,14 @@ show_table(table)
 # %% [markdown]
 # Short questions are many, are new, and hardly weigh anything in tokens. The mean over *requests* counts each
 # of them as much as a document. Neither average is wrong; they answer two questions. How much
-# *work* is spared? Count tokens. What does a *user* notice? Count requests. The first exercise is
-# about a report that mixes them up.
+# *work* is spared? Count tokens. What share of the reading is a typical *user* spared? Count requests.
+# The first exercise is about a report that mixes them up.
 #
 # For the real file, the two are 65.1 % and 43.2 % [mooncake-synthetic]. If you have it (it is in
 # Mooncake's repository), put it beside this notebook as `synthetic_trace.jsonl`, or name it in
 # `MINIPD_MOONCAKE_TRACE`, and the next cell reads it. The command line prints both averages of any
-# trace, too: `minipd simulate --trace FILE --stats`.
+# trace, too: `minipd simulate --trace FILE --stats`. (It counts single tokens. Of a generated trace like
+# ours it therefore finds a little more than the cell above, which counts whole blocks.)
 
 # %%
 from minipd.measure.trace_stats import prefix_hits
@@ -144,16 +145,17 @@ from minipd.lab.kv_places import reader_of
 from minipd.lab.shared_beginnings import lru_hit_shares, show_hit_curve
 
 per_token = reader_of("Llama-3.1-8B", "h100_sxm").kv_bytes
-sizes = [10, 25, 50, 100, 200, 400, 1000]  # GB
+sizes = [10, 25, 56, 100, 200, 400, 1000]  # GB
 room = [int(size * 1e9 / per_token / BLOCK) for size in sizes]
 shares = lru_hit_shares(rows, room)
 print(f"{per_token:,.0f} bytes per token; a block of {BLOCK}: {per_token * BLOCK / 1e6:.0f} MB")
+print(f"{sizes[2]} GB find {shares[2]:.0%} of all tokens, {sizes[5]} GB {shares[5]:.0%}")
 show_hit_curve(sizes, shares, most=by_tokens)
 
 # %% [markdown]
-# What an H100 has left beside the weights is about 50 GB [h100-room-8b]. The curve says what that
-# finds, and what a server's ordinary memory would find. That is the whole case for tiers: *the GPU's memory
-# is too small for the time that people take to come back*.
+# What an H100 has left beside the weights is about 56 GB [h100-room-8b], the first size in the printed
+# line; the second one is within a server's ordinary memory. That is the whole case for tiers: *the
+# GPU's memory is too small for the time that people take to come back*.
 
 # %% [markdown]
 # ## What the way back costs here
@@ -213,7 +215,7 @@ question = llm.model.tokenizer.encode(" Who counts the lamps on the bridge?")
 # %%
 from minipd.lab.kv_places import ways_back, ways_table
 
-kv_bytes, reading = config.kv_bytes_per_token(4), []
+kv_bytes, reading = config.kv_bytes_per_token(4), []  # 4 bytes: float32
 for _ in range(3):
     start = time.perf_counter()
     run(contract, 0, NotePad())
@@ -249,21 +251,25 @@ for way in ways:
 # %%
 from minipd.lab.kv_places import mooncake_thresholds, needed_table
 
-show_table(needed_table(kv_bytes, speed), "GB/s that a way back needs to beat reading again")
+bars = needed_table(kv_bytes, speed, len(contract))
+show_table(bars, "GB/s that a way back needs to beat reading again")
 
 # %% [markdown]
-# Three things stand in that table. **The faster the reader, the faster the way back must be.**
-# **The longer the prefix, the lower the bar**: attention looks back at everything, so the work of
-# reading grows faster than the bytes. And **the model counts**: a layer's work grows with the square
-# of its width, its KV only with the width, and shared KV heads (lesson 02) shrink the KV further.
+# Three things stand in that table. **The faster the reader, the faster the way back must be.** **For
+# long prefixes the bar falls**: attention looks back at everything, so the work of reading grows faster
+# than the bytes. (For short ones a GPU is not full yet, and the bar may first rise.) And **the model
+# counts**; compare the two on the same eight GPUs: a layer's work grows with the square of its width,
+# its KV only with the width, and shared KV heads (lesson 02) shrink the KV further.
 #
-# Mooncake's authors wrote the same division as a formula. With `p` tokens of prefix, `d` the width,
-# `s` bytes per number, `gqa` query heads for each KV head and `G` the FLOP/s of the machine, loading
-# pays if the bandwidth `B` keeps $B / G > 2 d s / (gqa (a p d + b d^2))$
-# [mooncake-reuse-threshold]. The layers cancel: each of them must be read, and each must be carried.
+# Mooncake's authors wrote the same division as a formula. Reading `p` tokens of prefix takes
+# $a p^2 d + b p d^2$ operations in each layer: `d` is the width, `a` counts the work of attention and `b`
+# that of the products with the weights. With `s` bytes per number, `gqa` query heads for each KV head
+# and `G` the FLOP/s of the machine, loading pays if the bandwidth `B` keeps
+# $B / G > 2 d s / (gqa (a p d + b d^2))$ [mooncake-reuse-threshold]. The layers cancel: each of them must
+# be read, and each must be carried.
 
 # %%
-d, s, gqa, a, b, p = 8192, 2, 8, 4, 22, 8192  # LLaMA-3-70B; a and b count its products
+d, s, gqa, a, b, p = 8192, 2, 8, 4, 22, 8192  # LLaMA-3-70B
 
 
 def threshold(flops_per_s):
@@ -379,7 +385,7 @@ def away(tiers):
 
 
 tiers = Tiers(near_room=30, far_room=200)
-read(contract, tiers)
+_, first_pad, _ = read(contract, tiers)
 away(tiers)
 where = [["far", "near"][one in tiers.near] for one in names_of(contract)]
 print("the contract's blocks are:", ", ".join(f"{where.count(w)} {w}" for w in set(where)))
@@ -411,8 +417,12 @@ reveal("13.back", again_s / back_s, "times")
 
 # %% [markdown]
 # That is less than the table of the ways back promised, because the question itself still has to be run, and
-# a pass of few tokens reads every weight (lesson 03). Is it the same answer? We write on, from the fetched notes and
-# from the fresh ones, and compare with the engine (rule for near-ties, lesson 02).
+# a pass of few tokens reads every weight (lesson 03). (More blocks came back than the contract had above:
+# a prompt's last tokens are left to run, so the contract's end was kept only once the question followed it.)
+#
+# Is it the same answer? We write on, from the fetched notes and from the fresh ones, and compare with the
+# engine (rule for near-ties, lesson 02). And are the contract's blocks what they were when it was
+# first read?
 
 # %%
 from minipd.lab.paging import verdict
@@ -431,8 +441,9 @@ from_far, from_fresh = write(text, token_back, fetched), write(text, token, fres
 engine = llm.generate([text], SamplingParams(12, ignore_eos=True))[0].token_ids
 print("fetched, against read again:", verdict(llm.model, text, from_fresh, from_far))
 print("fetched, against the engine:", verdict(llm.model, text, engine, from_far))
-held = names_of(contract)[3]
-print("a block after its trip is bit-equal:", torch.equal(tiers.find(held), cut(fetched, 3)))
+blocks = range(len(names_of(contract)))
+same = all(torch.equal(cut(first_pad, n), cut(fetched, n)) for n in blocks)
+print("all blocks of the contract are bit-equal after their trips:", same)
 
 # %% [markdown]
 # (On a CPU, "near" and "far" are the same memory. The copies are real, and the bookkeeping is; what
@@ -552,12 +563,13 @@ for machine in ("8B on one H100", "70B on eight H100"):
     show_table(rent_table(session_of(machine, 8_192)), f"{machine}, a session of 8,192 tokens")
 
 # %% [markdown]
-# Seconds in the GPU's memory, minutes in the host's: *that* is how long keeping pays, if others could
-# use the room. If the room would be empty anyway, its rent is zero, and keeping is free. And money
-# is not all: the way back is also a user's wait.
+# Seconds in the GPU's memory, minutes in the host's (last column): *that* is how long keeping pays, if
+# others could use the room. If the room would be empty anyway, its rent is zero, and keeping is free.
+# And money is not all: the way back is also a user's wait.
 #
-# Turn the dials: which idle time makes the disk the best place for the large model, and why is it never
-# the best one for the small model on an H100? What if host memory is there anyway and costs nothing?
+# Turn the dials: which idle times make the disk the best place for the large model? Why is it not the best
+# one for the small model on an H100 with a session of this length, and from which length is it? What if
+# host memory is there anyway and costs nothing?
 
 # %%
 idle_widget()
@@ -569,6 +581,18 @@ idle_widget()
 from minipd.lab.idle_session import choice_table
 
 show_table(choice_table(session_of("70B on eight H100", 8_192)))
+
+# %% [markdown]
+# And the answers. Where the disk's way back takes longer than reading again, it is never the cheapest:
+# nobody pays rent for a longer wait. Long sessions turn that round, since reading grows faster than the
+# bytes. And host memory that costs nothing is never given up.
+
+# %%
+from minipd.lab.idle_session import best_table
+
+sessions = [session_of("70B on eight H100", 8_192)]
+sessions += [session_of("8B on one H100", tokens) for tokens in (8_192, 16_384, 32_768)]
+show_table(best_table(sessions, "disk"))
 
 # %% [markdown]
 # ## To the holder, or to whoever is free?
@@ -639,14 +663,19 @@ predict(
 
 
 # %%
+def busy_shares(workers):
+    span = max(worker.free_at for worker in workers)
+    return ", ".join(f"{worker.busy_s / span:.0%}" for worker in workers)
+
+
+# %%
 def compare_rules(rows):
-    table = {"rule": names_of_rules, "mean wait (s)": [], "spared": [], "busiest worker": []}
+    table = {"rule": names_of_rules, "mean wait (s)": [], "spared": [], "each worker is busy": []}
     for rule in RULES:
         workers, waits, spared = play(rows, rule)
-        busy = [worker.busy_s for worker in workers]
         table["mean wait (s)"].append(round(statistics.mean(waits), 3))
         table["spared"].append(f"{spared / sum(row.prompt_tokens for row in rows):.0%}")
-        table["busiest worker"].append(f"{max(busy) / sum(busy):.0%} of the work")
+        table["each worker is busy"].append(busy_shares(workers))
     return table
 
 
@@ -666,11 +695,14 @@ hot = compare_rules(with_a_hot_document(rows))
 show_table(hot, "The same, with one hot document")
 
 # %% [markdown]
-# Loyalty to the holder spares the most work in both tables, and in the second one its queue is the price:
+# No rule spares more work than loyalty to the holder, but in the second table its queue is the price:
 # people wait in front of one worker while the other two are idle most of the time. *Overlap is worth exactly the reading time that it
 # spares, and a queue costs exactly the time that it lasts*: so put both on one scale, in seconds. That is
 # the third rule. It is not perfect either: it copies a document to a second worker to save one
 # user a moment, where loyalty might have served later ones better; but it never queues without need.
+#
+# (Why does even the shortest queue give the first worker the most work? Mostly several queues are empty,
+# and among equals `min` takes the first.)
 #
 # On its own trace Mooncake found mean waits of 19.65 s at random, 5.27 s by load alone, 3.58 s with the
 # holder's cache in the sum, and 3.07 s when blocks may also be *fetched* from another worker's
@@ -766,14 +798,16 @@ decode = kept[fleet.AT_DECODE.name]
 meet = fleet.price_where_they_meet(forget, decode)
 ib = load_links()["infiniband_400"]
 wire = fleet.usd_per_gb(3 * ib.usd_per_device_hour, forget.network_tb_per_hour)
-print(f"memory: {decode.memory_gb:,.0f} GB, {decode.memory_usd_per_hour:.2f} USD per hour")
+filled = f"{decode.memory_gb:,.0f} of {fleet.AT_DECODE.gb_at_decode:,.0f} GB"
+print(f"memory: {filled} in {decode.seconds:.0f} s, {decode.memory_usd_per_hour:.2f} USD per hour")
 saved_tb = forget.network_tb_per_hour - decode.network_tb_per_hour
 print(f"saves {saved_tb:.1f} TB of traffic per hour")
 print(f"they meet at {meet:.6f} USD per GB; wires of your own: {wire:.6f} USD per GB")
 
 # %% [markdown]
-# (Wires of your own: the rent of three, one for each GPU, over what this fleet sends through them. They
-# stand idle most of the time; busier ones would be cheaper still for each gigabyte.)
+# (That price is this short run's: the memory was still filling up when it ended. Wires of your own: the
+# rent of three, one for each GPU, over what this fleet sends through them. They stand idle most of the
+# time; busier ones would be cheaper still for each gigabyte.)
 #
 # On wires that are paid by the hour a gigabyte costs next to nothing, so *moving beats
 # keeping* by far: spend the money on the wire. Where a cloud bills every gigabyte, such as AWS between
@@ -817,10 +851,9 @@ print(f"In the fleet: {forget.ttft_p90_s:.1f} s if all is forgotten, {best.ttft_
 print(f"{best.keeping.name}; memory and traffic meet at {meet:.5f} USD per GB.")
 
 # %% [markdown]
-# And recorded elsewhere, on a virtual machine with two cores of an Intel Xeon, one thread, on 29 November
-# 2026 (raw file: `benchmarks/raw/lesson_13.json`) [lesson-13-recorded]: in the engine, a prompt whose
-# blocks came back from host memory had its first token 8.4 times sooner than one that was read. The
-# machine was busy; both took turns, so the ratio is better than the times.
+# And recorded elsewhere, on a virtual machine with two cores of an Intel Xeon on 30 November 2026
+# (raw file: `benchmarks/raw/lesson_13.json`) [lesson-13-recorded]: in the engine, a prompt whose
+# blocks came back from host memory had its first token 7.9 times sooner than one that was read.
 #
 # The rest is computed, and must be the same for you. In the fleet, first tokens at the 90th percentile
 # came after 7.3 s if all was forgotten, 1.8 s with memory at the prefill workers, 1.6 s with one

@@ -85,7 +85,7 @@ CHECKS = (
         Hints(
             "What does dividing by the number of GPUs do?",
             "A result per GPU is what goodput asks for: then the numbers may differ.",
-            "Complain about different numbers only unless both sides are per_gpu.",
+            "Count 1 for a side that is per_gpu, whatever it used.",
         ),
     ),
     Check(
@@ -95,7 +95,33 @@ CHECKS = (
         Hints(
             "What if only one of the two was divided?",
             "Then a total is compared with a share, which is worse than before.",
-            "Both sides must be per_gpu: use `and`.",
+            "Count 1 for the side that is per_gpu, and its GPUs for the other one.",
+        ),
+    ),
+    Check(
+        "total_against_per_gpu",
+        "Two GPUs on each side, but only one result was divided by them; that went through.",
+        lambda answer: (
+            _found(answer, {"per_gpu": True}, {}) == {GPUS}
+            and _found(answer, {}, {"per_gpu": True}) == {GPUS}
+        ),
+        Hints(
+            "Is equal hardware enough, if only one of the two results was divided?",
+            "One result belongs to one GPU, the other one to two.",
+            "Compare what the results belong to: 1 where a side is per_gpu, else its gpus.",
+        ),
+    ),
+    Check(
+        "one_gpu_is_one_gpu",
+        "The result of a single GPU may be compared with a result per GPU.",
+        lambda answer: (
+            _found(answer, {"gpus": 1}, {"gpus": 8, "per_gpu": True}) == set()
+            and _found(answer, {"gpus": 8, "per_gpu": True}, {"gpus": 1}) == set()
+        ),
+        Hints(
+            "How many GPUs does each of the two results belong to?",
+            "A result of one GPU is the same before and after it is divided by one.",
+            "Compare numbers of GPUs, not the two values of per_gpu.",
         ),
     ),
     Check(
@@ -106,6 +132,16 @@ CHECKS = (
             "Was everything that was sent also read?",
             "Tokens that the prefix cache knew cost nothing, so the prefill was hardly measured.",
             "Compare read_tokens with sent_tokens on each side.",
+        ),
+    ),
+    Check(
+        "one_cached_token",
+        "7,999 of 8,000 tokens were read, and that went through.",
+        lambda answer: _found(answer, {"read_tokens": 7999}, {}) == {CACHED},
+        Hints(
+            "Does the rule of this task forgive a few cached tokens?",
+            "Fewer read than sent is the rule here, by however little.",
+            "Compare the two numbers as they are, without a factor.",
         ),
     ),
     Check(

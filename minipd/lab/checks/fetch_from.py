@@ -51,11 +51,22 @@ def _both_sides(answer: Answer) -> bool:
     return not (isclose(made, free) or isclose(made, added))
 
 
+def _broken_length(answer: Answer) -> float:
+    """By hand 6.7108 tokens."""
+    slow = {"latency_s": 0.002, "gigabits_per_s": 1.0, "kv_bytes_per_token": 46_080.0}
+    return _made(answer, prefill_tokens_per_s=1500.0, **slow)
+
+
+def _not_rounded(answer: Answer) -> bool:
+    """Whoever is near and not there has rounded."""
+    made, wanted = _broken_length(answer), 0.002 / (1 / 1500 - 46_080 / 1.25e8)
+    return abs(made - wanted) > 1.0 or isclose(made, wanted, rel_tol=1e-9)
+
+
 def _value(answer: Answer) -> bool:
     third = 0.002 / (1 / 1500 - 46_080 / 1.25e8)
-    slow = {"latency_s": 0.002, "gigabits_per_s": 1.0, "kv_bytes_per_token": 46_080.0}
-    made = _made(answer, prefill_tokens_per_s=1500.0, **slow)
-    return isclose(_made(answer), 100.0) and isclose(made, third, rel_tol=1e-9)
+    right = isclose(_broken_length(answer), third, rel_tol=1e-9)
+    return right and isclose(_made(answer), 100.0)
 
 
 FETCH_FROM = Exercise(
@@ -105,7 +116,7 @@ FETCH_FROM = Exercise(
         ),
         Check(
             "never_is_infinite",
-            "On a link that carries a token more slowly than it is read, no length pays.",
+            "On a link that carries a token no faster than it is read, no length pays.",
             _never,
             Hints(
                 "What if each further token makes it worse?",
@@ -121,6 +132,17 @@ FETCH_FROM = Exercise(
                 "Which of the two gets quicker when the machine reads faster?",
                 "Reading again gets cheaper, so there is less to save.",
                 "The seconds of reading a token are 1 / prefill_tokens_per_s.",
+            ),
+        ),
+        Check(
+            "not_rounded",
+            "0.002 s of latency, 46,080 bytes for each token, 1 Gb/s and 1,500 tokens/s make "
+            "6.7108 tokens; a rounded length was returned.",
+            _not_rounded,
+            Hints(
+                "Must both ways take equally long at a whole number of tokens?",
+                "The length at which two lines meet is wherever they meet.",
+                "Leave out round, ceil, int and //.",
             ),
         ),
         Check(

@@ -9,8 +9,8 @@ from minipd.lab.hints import Answer, Check, Exercise, Hints
 DAY_S = 86_400.0
 # Ten nodes read 100 tokens/s each and twenty write 20 tokens/s each, all day long.
 EASY = (10 * 100 * DAY_S, 20 * 20 * DAY_S, 100.0, 20.0)
-# 2.5 nodes that read and 3 that write.
-BROKEN = (2.5 * 400 * DAY_S, 3 * 50 * DAY_S, 400.0, 50.0)
+# 2.34567 nodes that read and 3.76543 that write: 1.60527 for each.
+BROKEN = (2.34567 * 400 * DAY_S, 3.76543 * 50 * DAY_S, 400.0, 50.0)
 
 
 def _made(answer: Answer, case: tuple[float, float, float, float] = EASY) -> list[float]:
@@ -41,7 +41,12 @@ def _readers_first(answer: Answer) -> bool:
 
 
 def _not_rounded(answer: Answer) -> bool:
-    return isclose(_made(answer, BROKEN)[0], 2.5, rel_tol=1e-6)
+    """The nodes are right by now but for rounding; the ratio may still be upside down."""
+    prefill, decode, ratio = _made(answer, BROKEN)
+    wanted = 3.76543 / 2.34567
+    rounded = abs(ratio - wanted) < 0.45 and not isclose(ratio, wanted, rel_tol=1e-6)
+    exact = isclose(prefill, 2.34567, rel_tol=1e-6) and isclose(decode, 3.76543, rel_tol=1e-6)
+    return exact and not rounded
 
 
 def _decode_for_each(answer: Answer) -> bool:
@@ -50,7 +55,9 @@ def _decode_for_each(answer: Answer) -> bool:
 
 def _published(answer: Answer) -> bool:
     made = _made(answer, (608e9, 168e9, 73_700.0, 14_800.0))
-    return all(isclose(a, b, rel_tol=1e-3) for a, b in zip(made, (95.48, 131.38, 1.376)))
+    prefill, decode = 608e9 / 73_700 / DAY_S, 168e9 / 14_800 / DAY_S
+    wanted = (prefill, decode, decode / prefill)
+    return all(isclose(a, b, rel_tol=1e-6) for a, b in zip(made, wanted))
 
 
 FLEET_RATIO = Exercise(
@@ -101,10 +108,10 @@ FLEET_RATIO = Exercise(
         ),
         Check(
             "not_rounded",
-            "Two and a half nodes on average are 2.5, not a whole number.",
+            "Averages of 2.34567 and 3.76543 nodes, 1 to 1.60527, were rounded; leave them.",
             _not_rounded,
             Hints(
-                "Does half a node on average make sense?",
+                "Does a part of a node make sense in an average?",
                 "A fleet grows and shrinks with the hour; its average need not be whole.",
                 "Leave out round, ceil, int and //.",
             ),

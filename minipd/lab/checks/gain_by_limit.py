@@ -63,8 +63,19 @@ def _none(answer: Answer) -> bool:
     return _made(answer, OLD, NEW, (0.075,))[0.075] is None
 
 
+def _not_rounded(answer: Answer) -> bool:
+    """From 6 to 2, a third is left; whoever is near that and not there has rounded."""
+    made, wanted = _made(answer, NEW, OLD, (0.2,))[0.2], 100 * (2 / 6 - 1)
+    return made is None or abs(made - wanted) >= 1 or _is(made, wanted)
+
+
 def _loses(answer: Answer) -> bool:
     return _is(_made(answer, NEW, OLD, (0.2,))[0.2], 100 * (2 / 6 - 1))
+
+
+def _loses_all(answer: Answer) -> bool:
+    """The old one serves 3 requests/s within 0.075 s, the new one none."""
+    return _is(_made(answer, NEW, OLD, (0.075,))[0.075], -100.0)
 
 
 def _values(answer: Answer) -> bool:
@@ -168,13 +179,33 @@ GAINS = Exercise(
             ),
         ),
         Check(
+            "not_rounded",
+            "From 6 to 2 requests/s the gain is -66.666... %; a rounded value was returned.",
+            _not_rounded,
+            Hints(
+                "Does your value go on behind its last digit?",
+                "Round where a number is shown, not where it is computed.",
+                "Leave out round, int and //.",
+            ),
+        ),
+        Check(
             "a_loss_is_negative",
-            "From 6 to 2 requests/s the gain is -66.7 %.",
+            "From 6 to 2 requests/s two thirds are lost: a gain of -66.666... %.",
             _loses,
             Hints(
                 "What does your function say if the new system is worse?",
                 "A loss is a gain below zero; do not hide it.",
                 "Leave out abs and max.",
+            ),
+        ),
+        Check(
+            "all_is_lost",
+            "Only the new system cannot keep 0.075 s: from 3 to 0 requests/s the gain is -100 %.",
+            _loses_all,
+            Hints(
+                "Which of the two systems keeps this limit?",
+                "No percentage exists of nothing; but nothing is a share of something: zero.",
+                "Give None only where the old capacity is 0.",
             ),
         ),
         Check(

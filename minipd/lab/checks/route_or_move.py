@@ -61,6 +61,11 @@ def _only_missing(answer: Answer) -> bool:
     return _is(made, 1, 300 * FETCH + 100 * READ)
 
 
+def _in_turn(answer: Answer) -> bool:
+    """0.05 s of queue, 0.09 s of fetching, 0.1 s of reading, one after the other."""
+    return not _is(_made(answer, 1000, [(5.0, 900), (0.05, 0)]), 1, 0.19)
+
+
 def _first(answer: Answer) -> bool:
     return _made(answer, 100, [(0.5, 0), (0.1, 0), (0.1, 0)])[0] == 1
 
@@ -149,6 +154,17 @@ ROUTE = Exercise(
                 "What does this worker hold itself?",
                 "It lacks what lies between its own beginning and the best holder's.",
                 "Fetch (most - held) tokens.",
+            ),
+        ),
+        Check(
+            "fetching_waits_its_turn",
+            "0.05 s of queue, 0.09 s of fetching and 0.1 s of reading, one after the other, are "
+            "0.24 s.",
+            _in_turn,
+            Hints(
+                "When does the fetch begin?",
+                "A worker that fetches before its queue is done would do two things at once.",
+                "Add the queue to the fetching; do not take the longer of the two.",
             ),
         ),
         Check(

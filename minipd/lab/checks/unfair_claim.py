@@ -90,6 +90,19 @@ UNFAIR_CLAIM = Exercise(
             ),
         ),
         Check(
+            "one_in_a_hundred_is_fair",
+            "Exactly one token in a hundred from a cache was called unfair.",
+            lambda answer: (
+                CACHED
+                not in _found(answer, {"computed_tokens": 99_000}, {"computed_tokens": 99_000})
+            ),
+            Hints(
+                'Does "up to" include the limit?',
+                "One token in a hundred is still fair; only more than that is not.",
+                "Use < and not <=. (A share such as 1 - 0.99 is not exactly 0.01: compare tokens.)",
+            ),
+        ),
+        Check(
             "alike_is_not_fair",
             "Both runs found their prompts in a cache, and you let them pass.",
             lambda answer: (

@@ -70,6 +70,7 @@ class Lanes:
     roles: dict[str, str]
     blocks: dict[str, list[Block]]
     stalls: list[Stall]
+    waits: list[Stall]  # as long as a freeze, but nobody froze: the answer's notes were on the road
     handoffs: list[Handoff]
     gaps: list[Gap]
     stalled_over_s: float
@@ -98,19 +99,31 @@ def read_lanes(
         sequences = _frozen_most(gaps, sequences)
     shown = sorted((s for s in sequences if s in token_s), key=lambda name: token_s[name][0])
     blocks = {worker: _blocks(ordered, worker, view) for worker in _workers(ordered, roles)}
-    stalls = find_stalls(ordered, DEFAULT_K, step_s or None)
+    stalls, handoffs = find_stalls(ordered, DEFAULT_K, step_s or None), _handoffs(ordered, blocks)
+    stalls = [stall for stall in stalls if _inside(stall.start_s, stall.end_s, view)]
     return Lanes(
         view=view,
         workers=list(blocks),
         roles=roles,
         blocks=blocks,
-        stalls=[stall for stall in stalls if _inside(stall.start_s, stall.end_s, view)],
-        handoffs=[h for h in _handoffs(ordered, blocks) if _inside(h.start_s, h.end_s, view)],
+        stalls=[stall for stall in stalls if not _waits_for_notes(stall, handoffs)],
+        waits=[stall for stall in stalls if _waits_for_notes(stall, handoffs)],
+        handoffs=[h for h in handoffs if _inside(h.start_s, h.end_s, view)],
         gaps=gaps,
         stalled_over_s=DEFAULT_K * step_s if step_s else float("inf"),
         sequences=shown,
         token_s={name: token_s[name] for name in shown},
     )
+
+
+def _waits_for_notes(stall: Stall, handoffs: list[Handoff]) -> bool:
+    """Nothing was read there meanwhile, and every answer in it got its notes while it lasted."""
+    came = {
+        h.request_id
+        for h in handoffs
+        if h.target == stall.worker and stall.start_s < h.end_s <= stall.end_s
+    }
+    return not stall.cause and came.issuperset(stall.requests)
 
 
 def _from_zero(events: list[Event]) -> list[Event]:

@@ -94,7 +94,7 @@ def _draw_panel(canvas: svg.Canvas, panel: Lanes, name: str, top: float, scale: 
         y += 22
     lane_top: dict[str, float] = {}
     for worker in panel.workers:
-        frozen = any(stall.worker == worker for stall in panel.stalls)
+        frozen = any(stall.worker == worker for stall in panel.stalls + panel.waits)
         receives = any(handoff.target == worker for handoff in panel.handoffs)
         y += 8 + (23 if frozen else 0) + (18 if receives else 0)  # band and label; arrows
         lane_top[worker] = y
@@ -126,18 +126,27 @@ def _draw_lane(canvas: svg.Canvas, panel: Lanes, worker: str, y: float, scale: _
 def _draw_stalls(canvas: svg.Canvas, panel: Lanes, worker: str, y: float, scale: _Scale) -> None:
     """Bands over one lane, above the arrows, the longest first."""
     taken: list[tuple[float, float]] = []
-    stalls = [stall for stall in panel.stalls if stall.worker == worker]
-    for stall in sorted(stalls, key=lambda stall: -stall.longest_s):
-        _draw_stall(canvas, stall, y, scale, taken)
+    told = [
+        (stall, f"frozen {stall.longest_s * 1000:,.0f} ms = {stall.tokens:.0f} tokens")
+        for stall in panel.stalls
+    ]
+    told += [(wait, f"{wait.longest_s * 1000:,.0f} ms: waits for notes") for wait in panel.waits]
+    here = [(stall, words) for stall, words in told if stall.worker == worker]
+    for stall, words in sorted(here, key=lambda one: -one[0].longest_s):
+        _draw_stall(canvas, stall, words, y, scale, taken)
 
 
 def _draw_stall(
-    canvas: svg.Canvas, stall: Stall, y: float, scale: _Scale, taken: list[tuple[float, float]]
+    canvas: svg.Canvas,
+    stall: Stall,
+    words: str,
+    y: float,
+    scale: _Scale,
+    taken: list[tuple[float, float]],
 ) -> None:
     """A hatched band over the lane; its label only where no longer stall's label stands."""
     x0, x1 = scale.x(stall.start_s), scale.x(stall.end_s)
     canvas.rect(x0, y, max(2.0, x1 - x0), BAND, svg.STALL)
-    words = f"frozen {stall.longest_s * 1000:,.0f} ms = {stall.tokens:.0f} tokens"
     half = svg.text_width(words, 11) / 2 + 6
     middle = min(max((x0 + x1) / 2, LEFT + half), WIDTH - RIGHT - half)
     if all(middle + half < left or middle - half > right for left, right in taken):
@@ -187,9 +196,12 @@ def _draw_legend(canvas: svg.Canvas, panels: Mapping[str, Lanes], y: float) -> f
         if kind in kinds:
             canvas.rect(x, y - 11, 22, 14, fill)
             x = _legend_text(canvas, x + 28, y, names[kind])
-    if any(panel.stalls for panel in panels.values()):
+    frozen = any(panel.stalls for panel in panels.values())
+    waits = any(panel.waits for panel in panels.values())
+    if frozen or waits:
+        what = " or ".join(["frozen"] * frozen + ["waits for notes"] * waits)
         canvas.rect(x, y - 11, 22, 14, svg.STALL)
-        x = _legend_text(canvas, x + 28, y, f"frozen: over {DEFAULT_K:g} undisturbed steps")
+        x = _legend_text(canvas, x + 28, y, f"{what}: over {DEFAULT_K:g} undisturbed steps")
     if any(panel.handoffs for panel in panels.values()):
         canvas.arrow(x, y - 10, x + 20, y + 1)
         x = _legend_text(canvas, x + 28, y, "KV hand-off")
@@ -211,6 +223,10 @@ def _table(name: str, panel: Lanes) -> list[tuple[str, ...]]:
         for s in panel.stalls
     ]
     rows += [
+        (name, w.worker, "waits for notes", w.start_s, w.longest_s, f"{w.tokens:.1f}")
+        for w in panel.waits
+    ]
+    rows += [
         (name, h.source, f"hand-off of {h.request_id}", h.start_s, h.end_s - h.start_s, "")
         for h in panel.handoffs
     ]
@@ -229,6 +245,9 @@ def _words(name: str, panel: Lanes) -> str:
     run = f"{name}: " if name else ""
     lanes = ", ".join(f"{worker} ({panel.roles.get(worker, 'worker')})" for worker in panel.workers)
     told = f"{run}Lanes for {lanes}; {len(panel.handoffs)} hand-offs"
+    if panel.waits:
+        longest_s = max(wait.longest_s for wait in panel.waits)
+        told += f"; waits for notes: {len(panel.waits)}, longest {longest_s * 1000:,.0f} ms"
     if not panel.stalls:
         return f"{told}; no answer froze."
     worst = max(panel.stalls, key=lambda stall: stall.longest_s)
