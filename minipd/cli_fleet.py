@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -95,12 +96,7 @@ def plan(
         "--tpot": tpot,
         "--rate": rate,
     }
-    missing = [name for name, value in given.items() if value is None or value == ""]
-    if missing:
-        raise typer.BadParameter(
-            f"give {', '.join(missing)} too (or --check-steps FILE); `minipd plan --help` has an "
-            "example."
-        )
+    _need(given)
     from minipd.fleet.plan_command import Asked, run_plan
 
     assert model and gpu and ttft and tpot, "checked above"
@@ -130,3 +126,13 @@ def plan(
         found = run_plan(asked, json_path)
     if found.best is None:
         raise typer.Exit(1)
+
+
+def _need(given: Mapping[str, object]) -> None:
+    """What `plan` cannot do without, unless it only checks step times."""
+    missing = [name for name, value in given.items() if value is None or value == ""]
+    if missing:
+        raise typer.BadParameter(
+            f"give {', '.join(missing)} too (or --check-steps FILE); `minipd plan --help` has an "
+            "example."
+        )

@@ -22,6 +22,8 @@ from minipd.fleet.near import nearest
 
 Status = Literal["available", "announced", "withdrawn", "measured", "unlisted"]
 
+GPUS_PER_NODE = 8  # share one adapter of a link that is counted per node
+
 
 class DeviceError(ValueError):
     """A device that is not in the table, or a table that cannot be read."""
@@ -158,6 +160,11 @@ class Link:
     bytes_per_s: float
     usd_per_device_hour: float
     source: str
+
+    @property
+    def bytes_per_s_per_device(self) -> float:
+        """What one device gets when all of its node use the link at once."""
+        return self.bytes_per_s / (GPUS_PER_NODE if "per node" in self.name else 1)
 
 
 @cache

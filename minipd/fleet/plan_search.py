@@ -28,7 +28,6 @@ from minipd.fleet.plan_space import (
 PlanMode = Literal["colocated", "chunked", "disaggregated"]
 SIMPLEST: tuple[PlanMode, ...] = ("colocated", "chunked", "disaggregated")
 HANDOFF_S = 0.38e-3  # fixed part of a hand-off, fitted to Mooncake's table (facts C6)
-GPUS_PER_NODE = 8  # share one adapter of a link that is counted per node
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +118,7 @@ def named_link(name: str) -> PlanLink:
     key = name.strip().lower().replace("-", "_")
     if key in links:
         link = links[key]
-        shared = GPUS_PER_NODE if "per node" in link.name else 1
-        return PlanLink(link.name, link.bytes_per_s / shared, link.usd_per_device_hour)
+        return PlanLink(link.name, link.bytes_per_s_per_device, link.usd_per_device_hour)
     try:
         bytes_per_s = float(name)
     except ValueError:

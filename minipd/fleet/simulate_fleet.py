@@ -112,7 +112,7 @@ def _network(asked: Asked) -> Network:
         devices = [find_device(pool.gpu) for pool in (asked.prefill, asked.decode)]
         rate = min(device.network_bytes_per_s for device in devices)
     elif asked.link in links:
-        rate = links[asked.link].bytes_per_s
+        rate = links[asked.link].bytes_per_s_per_device
     else:
         try:
             rate = float(asked.link)

@@ -21,8 +21,9 @@ from minipd.fleet.simulate import simulate
 from minipd.fleet.simulate_fleet import HANDOFF_S
 from minipd.fleet.sources import equal_requests
 from minipd.fleet.steps import StepModel
-from minipd.fleet.timers import Line, ModelTimer, Read
+from minipd.fleet.timers import ModelTimer
 from minipd.fleet.work import Chunk, Kind, Parallel
+from minipd.lab.even_timer import EvenTimer
 from minipd.measure.slo import SLO
 from minipd.measure.summary import RunSummary
 from minipd.sched.limits import Limits
@@ -78,35 +79,6 @@ class Found:
     ttft_s: float
     tpot_s: float
     room: int  # answers whose keys and values fit beside the weights
-
-
-@dataclass(frozen=True, slots=True)
-class EvenTimer:
-    """Every step's prompts cut so finely that each attention replica reads an equal part.
-
-    The best case. `ModelTimer` has a prompt read by *one* replica, while the others of the group
-    wait for it in the experts, as today's engines with data-parallel attention do.
-    """
-
-    inner: ModelTimer
-
-    @property
-    def pipelined(self) -> int:
-        return self.inner.pipelined
-
-    def seconds(self, reads: Sequence[Read], sequences: int, context: int) -> float:
-        replicas = self.inner.model.parallel.attention_replicas
-        new = sum(read.new for read in reads)
-        if not new or replicas == 1:
-            return self.inner.seconds(reads, sequences, context)
-        middle = sum(read.new * (read.start + read.new / 2) for read in reads) / new
-        share = -(-new // replicas)
-        return self.inner.seconds(
-            [Read(share, max(0, round(middle - share / 2)))], sequences, context
-        )
-
-    def decode_line(self, sequences: int, context: int) -> Line:
-        return self.inner.decode_line(sequences, context)
 
 
 def spread_name(spread: Parallel) -> str:

@@ -235,8 +235,7 @@ class IdleView:
 
     @property
     def session(self) -> Session:
-        prices = [max(0.0, one.value) for one in (self.gpu, self.host, self.disk)]
-        gpu, host, disk = prices
+        gpu, host, disk = (max(0.0, one.value) for one in (self.gpu, self.host, self.disk))
         made = session_of(self.machine, self.tokens.value)
         return replace(made, usd_per_gpu_hour=gpu, usd_host=host, usd_disk=disk)
 

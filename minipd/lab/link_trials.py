@@ -136,7 +136,7 @@ def emulated_table(blocks: int = 32) -> dict[str, list[object]]:
         samples = time_emulated(network, (blocks,))
         told = LinkFit(network.latency_s, network.bytes_per_s).seconds(samples[0][0])
         took = median(seconds for _, seconds in samples)
-        limit = "the cable" if told > took / 2 else "this machine's memory"
+        limit = "the cable" if told > 0.8 * took else "both" if told > took / 2 else "memory"
         rates = f"{network.bytes_per_s * 8 / 1e9:,g}", f"{network.latency_s * 1e6:g}"
         values = (name, *rates, f"{told * 1e3:.2f}", f"{took * 1e3:.1f}", limit)
         for head, value in zip(heads, values):

@@ -17,13 +17,11 @@ from minipd.measure.metrics import summarise
 from minipd.measure.slo import SLO
 from minipd.measure.sweep import Point, Result, Sweep, grid
 from minipd.model.load import LoadedModel
-from minipd.pools.cluster import Cluster, Run
-from minipd.pools.controller import Controller
+from minipd.pools.cluster import Cluster
 from minipd.pools.paced import Pace, interpolate
 from minipd.pools.setup import Setup
 from minipd.request import Request, SamplingParams
 from minipd.sched.limits import Limits
-from minipd.sched.rebalance import Rebalancer
 
 READ_TOKENS = 256  # of the prompt that is made to take `READ_S`
 READ_S = 0.08
@@ -231,26 +229,3 @@ def _crossing(looks: list[tuple[float, float]]) -> float:
         else:
             return before[0] + (rate - before[0]) * (before[1] - ENOUGH) / (before[1] - share)
     return good
-
-
-# -- live ------------------------------------------------------------------------------------------
-
-
-def shifted(
-    cluster: Cluster, requests: list[Request], slo: SLO, moves: bool
-) -> tuple[Run, list[str]]:
-    """Serve them on the cluster as it stands, with or without a controller that may move workers;
-    says of each move when it came and why."""
-    assert slo.ttft_s is not None and slo.tpot_s is not None
-    policy = Rebalancer(ttft_s=slo.ttft_s, tpot_s=slo.tpot_s, confirm=2, cooldown_s=1.0)
-    controller = Controller(policy, interval_s=0.1, window_s=1.5)
-    cluster.controller = controller if moves else None
-    run = cluster.run(requests)
-    cluster.controller = None
-    return run, [f"{move.worker} goes to {move.role}: {move.reason}" for move in controller.moves]
-
-
-def attained(run: Run, slo: SLO, kind: Kind) -> float:
-    """The share of one kind's requests that met both limits."""
-    summary = summarise(run.timeline, slo, lambda name: name.startswith(kind.name))
-    return summary.attainment or 0.0

@@ -153,7 +153,7 @@ print(agreement(read_first, speed, again))
 
 # %% [markdown]
 # Recorded over six such mornings on two quiet cores, twelve waits in all: the forecast was off by
-# 9 % in the median, and by 20 % at most [freeze-forecast-recorded]; ten times it was too short.
+# 9 % in the median, and by 20 % at most [freeze-forecast-recorded]; eleven of the twelve were too short.
 #
 # That is worth a moment's thought. You knew one speed, the document's length and the scheduler's
 # rule, and you could say how long strangers would wait. Nothing about the document's *content*

@@ -294,7 +294,8 @@ predict(
 )
 
 # %%
-from minipd.lab.pool_ratio import attained, paced_cluster, requests_at, shifted
+from minipd.lab.live_roles import attained, shifted
+from minipd.lab.pool_ratio import paced_cluster, requests_at
 
 requests = requests_at([(CHAT, 3), (DOCUMENT, 7)], 12, model.config.vocab_size, seed=0)
 with paced_cluster(model, pace, (1, 3)) as cluster:

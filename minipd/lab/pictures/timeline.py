@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from minipd.lab.pictures import svg
+from minipd.lab.pictures.lane_words import COLUMNS, in_words, table_rows
 from minipd.lab.pictures.lanes import Lanes, View, read_lanes
 from minipd.measure.stalls import DEFAULT_K, Stall
 from minipd.timeline import Event
@@ -78,12 +79,9 @@ def timelines_svg(
         bottom = _draw_panel(canvas, panel, name, bottom, scale)
     bottom = _draw_axis(canvas, scale, bottom)
     bottom = _draw_legend(canvas, panels, bottom + 30)
-    rows = tuple(row for name, panel in panels.items() for row in _table(name, panel))
-    alt = " ".join([f"{title}.", *(_words(name, panel) for name, panel in panels.items())])
+    rows = tuple(row for name, panel in panels.items() for row in table_rows(name, panel))
+    alt = " ".join([f"{title}.", *(in_words(name, panel) for name, panel in panels.items())])
     return svg.Picture(canvas.render(bottom, title, alt), alt, COLUMNS, rows)
-
-
-COLUMNS = ("run", "worker", "what", "start s", "length ms", "tokens")
 
 
 def _draw_panel(canvas: svg.Canvas, panel: Lanes, name: str, top: float, scale: _Scale) -> float:
@@ -214,45 +212,3 @@ def _draw_legend(canvas: svg.Canvas, panels: Mapping[str, Lanes], y: float) -> f
 def _legend_text(canvas: svg.Canvas, x: float, y: float, words: str) -> float:
     canvas.text(x, y, words, 12)
     return x + svg.text_width(words, 12) + 18
-
-
-def _table(name: str, panel: Lanes) -> list[tuple[str, ...]]:
-    """Freezes, hand-offs and prefills as rows of `COLUMNS`."""
-    rows = [
-        (name, s.worker, f"frozen by {s.cause or '?'}", s.start_s, s.longest_s, f"{s.tokens:.1f}")
-        for s in panel.stalls
-    ]
-    rows += [
-        (name, w.worker, "waits for notes", w.start_s, w.longest_s, f"{w.tokens:.1f}")
-        for w in panel.waits
-    ]
-    rows += [
-        (name, h.source, f"hand-off of {h.request_id}", h.start_s, h.end_s - h.start_s, "")
-        for h in panel.handoffs
-    ]
-    rows += [
-        (name, worker, block.kind, block.start_s, block.end_s - block.start_s, f"{block.tokens}")
-        for worker in panel.workers
-        for block in panel.blocks[worker]
-        if block.kind != "decode"
-    ]
-    rows.sort(key=lambda row: row[3])
-    return [(r[0], r[1], r[2], f"{r[3]:.3f}", f"{r[4] * 1000:.1f}", r[5]) for r in rows]
-
-
-def _words(name: str, panel: Lanes) -> str:
-    """One or two sentences on one run, for the alternative text."""
-    run = f"{name}: " if name else ""
-    lanes = ", ".join(f"{worker} ({panel.roles.get(worker, 'worker')})" for worker in panel.workers)
-    told = f"{run}Lanes for {lanes}; {len(panel.handoffs)} hand-offs"
-    if panel.waits:
-        longest_s = max(wait.longest_s for wait in panel.waits)
-        told += f"; waits for notes: {len(panel.waits)}, longest {longest_s * 1000:,.0f} ms"
-    if not panel.stalls:
-        return f"{told}; no answer froze."
-    worst = max(panel.stalls, key=lambda stall: stall.longest_s)
-    cause = f" while {worst.cause} ({worst.cause_tokens:,} tokens) was read" if worst.cause else ""
-    return (
-        f"{told}; answers froze {len(panel.stalls)} times, longest {worst.longest_s * 1000:,.0f} ms"
-        f" or {worst.tokens:.0f} tokens on {worst.worker} at {worst.start_s:.2f} s{cause}."
-    )
