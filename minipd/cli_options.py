@@ -29,7 +29,7 @@ Network = Annotated[
 
 
 def seconds(text: str) -> float:
-    """`0.5`, `0.5s` and `500ms` are the same time; what is too long or too short is told later."""
+    """`0.5`, `0.5s` and `500ms` are the same time; one that is no limit is refused later."""
     word = text.strip().lower()
     unit = 1e-3 if word.endswith("ms") else 1.0
     try:

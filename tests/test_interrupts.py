@@ -113,6 +113,7 @@ def test_submit_interrupted_at_every_line(tiny: LoadedModel) -> None:
     assert line > 20 and len(llm.scheduler.sequences) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no interval timer")
 def test_real_signals(tiny: LoadedModel) -> None:
     def press(*_: object) -> None:

@@ -105,7 +105,7 @@ def _block_size(asked: Asked) -> int:
 
 
 def _network(asked: Asked) -> Network:
-    """Each device of a worker has a wire of its own; the narrower side decides."""
+    """Each device has a wire of its own, or its part of its node's; the narrower side decides."""
     wires = min(asked.prefill.tp * asked.prefill.pp, asked.decode.tp * asked.decode.pp)
     links = load_links()
     if asked.link == "auto":

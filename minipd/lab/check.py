@@ -99,7 +99,8 @@ def run_check(
     if check_all:
         _print_overall(console)
     elif not done:
-        console.print(f"Your answers: {', '.join(map(str, places.values()))}", markup=False)
+        where = ", ".join(map(str, places.values()))
+        console.print(f"Your answers: {where}", markup=False, soft_wrap=True)
     return done
 
 

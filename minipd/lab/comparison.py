@@ -93,11 +93,11 @@ def _measures(outcomes: Mapping[str, Outcome], with_slo: bool) -> list[Measure]:
 
 
 def _spared_percent(summary: RunSummary) -> float | None:
-    """Of all prompt tokens those whose KV was found in a cache or fetched from a tier."""
-    places = [worker.tokens_by_place for worker in summary.workers]
-    total = sum(sum(tokens.values()) for tokens in places)
-    computed = sum(tokens.get("computed", 0) for tokens in places)
-    return 100.0 * (1.0 - computed / total) if total else None
+    """Of all prompt tokens those that no worker had to compute. What a decode worker holds already
+    spares a transfer, not that."""
+    found = sum(worker.cached_tokens - worker.reserved_tokens for worker in summary.workers)
+    total = found + sum(worker.prefill_tokens for worker in summary.workers)
+    return 100.0 * found / total if total else None
 
 
 def complaints(outcomes: Mapping[str, Outcome]) -> list[str]:

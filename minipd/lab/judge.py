@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast, get_args
@@ -175,9 +176,12 @@ def main() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process and its group once the one that asked has been killed: it can end nobody."""
-    while os.getppid() == parent if os.name == "posix" else psutil.pid_exists(parent):
-        time.sleep(PARENT_CHECK_S)
+    """End this process, and on POSIX its group, once the one that asked has been killed: it can end
+    nobody. (Not while a single call into compiled code keeps other threads from running.)"""
+    with suppress(psutil.Error):
+        asked = psutil.Process(parent)
+        while os.getppid() == parent if os.name == "posix" else asked.is_running():
+            time.sleep(PARENT_CHECK_S)
     if os.name == "posix":
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

@@ -110,7 +110,7 @@ def _sheet_line(record: dict[str, Any]) -> bench_sheet.SheetLine:
 def _measure(
     loaded: LoadedModel, device: str, dtype: str, threads: int, vs: str | None, repetitions: int
 ) -> RawRuns:
-    """All timed runs: for each repetition a round of ceilings, then the engines in turn."""
+    """All timed runs: a round of ceilings, then in each repetition the engines, and a round."""
     if loaded.config.max_context < PROMPT_TOKENS:
         raise BenchError(
             f"{loaded.name} has a context of {loaded.config.max_context} tokens and pp512 needs "

@@ -24,8 +24,9 @@ RULE = (
     "the last. MFU and MBU are medians of the repetitions' shares of ceilings sampled beside them, "
     "for a machine's speed may change within seconds: prefill's of the mean of one sample before "
     "and one after it (the best of one product of each size), decode's of the median of readings "
-    "that took turns with its passes. Ratios are medians of pairs of alternating runs; decode runs "
-    "of all engines and sizes take turns, a few passes at a time."
+    "that took turns with its passes; decode's MFU alone takes the run's ceiling. Ratios are "
+    "medians of pairs of alternating runs; decode runs of all engines and sizes take turns, a few "
+    "passes at a time."
 )
 
 

@@ -41,7 +41,8 @@ class WorkerUse:
     prefill_tokens: int = 0
     decode_tokens: int = 0
     prefill_tokens_by_reason: dict[str, int] = field(default_factory=dict[str, int])
-    cached_tokens: int = 0  # that prompts did not need computed, wherever their KV was
+    cached_tokens: int = 0  # whose KV was there already: not computed, or (reserved) not sent
+    reserved_tokens: int = 0  # of those, on a decode worker that waits for the rest
     fetched_tokens: dict[str, int] = field(default_factory=dict[str, int])  # of those, by tier
     _is_told: bool = False
     _allowed_tokens: int = 0
@@ -60,6 +61,7 @@ class WorkerUse:
             self.cached_tokens += count(event, "cached_tokens")
         elif event.kind == "reserved":
             self.cached_tokens += count(event, "cached_tokens")
+            self.reserved_tokens += count(event, "cached_tokens")
         elif event.kind == "kv_fetched":
             tier, tokens = text(event, "tier"), count(event, "tokens")
             self.fetched_tokens[tier] = self.fetched_tokens.get(tier, 0) + tokens

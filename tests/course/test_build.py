@@ -42,6 +42,7 @@ def exercises_of(root):
     return root / "course" / "lessons" / "00_your_machine" / "exercises.py"
 
 
+@pytest.mark.slow
 def test_the_committed_files_are_up_to_date(root, capsys):
     assert build.main(["--check"], root) == 0, capsys.readouterr().out
 
@@ -51,6 +52,7 @@ def test_two_builds_give_the_same_bytes(root):
     assert build.build_all(root) == build.build_all(root)
 
 
+@pytest.mark.slow
 def test_notebooks_are_valid_have_unique_ids_and_no_outputs(root):
     for path, text in build.build_all(root).items():
         if path.suffix == ".ipynb":

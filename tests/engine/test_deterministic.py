@@ -67,6 +67,7 @@ def test_batch_sizes_and_policies(
     assert_bit_equal(alone, all_logits(tiny, prompts, together, 12, policy))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_real_model(smollm2: LoadedModel, threads: int) -> None:
     """With 2 threads a product of 17 to 192 rows may be summed in another order."""

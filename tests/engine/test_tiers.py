@@ -124,6 +124,7 @@ PROMPTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     shapes=PROMPTS,

@@ -144,6 +144,7 @@ LOADS = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(LOADS, st.floats(1.01, 8.0))
 def test_a_higher_rate_never_costs_less(work: Workload, factor: float) -> None:
@@ -151,6 +152,7 @@ def test_a_higher_rate_never_costs_less(work: Workload, factor: float) -> None:
     assert costs(work) <= costs(more) + 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(LOADS, st.floats(1.01, 8.0), st.booleans())
 def test_a_looser_slo_never_costs_more(work: Workload, factor: float, first: bool) -> None:

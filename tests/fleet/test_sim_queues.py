@@ -126,6 +126,7 @@ def test_prefix_reuse_reads_less() -> None:
     assert read(shared) < 0.8 * read(plain)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_trace() -> None:
     def peak(number: int) -> int:
         tracemalloc.start()
@@ -141,6 +142,7 @@ def test_memory_does_not_grow_with_the_trace() -> None:
 # -- DistServe ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_distserve_places_two_gpus_on_prefill_and_one_on_decode() -> None:
     """Its README finds tp 2 and 1 at 1.56 requests/s per GPU, to a precision of 0.25 (facts 2.1);
     its lengths are ShareGPT's, ours have the same deciles."""

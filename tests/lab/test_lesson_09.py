@@ -42,6 +42,7 @@ def test_traffic_is_the_same_at_every_rate_but_for_its_times():
     assert slow != goodput_sweep.traffic(1.0, 20, seed=2)
 
 
+@pytest.mark.slow
 def test_a_sweep_is_the_same_each_time(swept):
     again = goodput_sweep.serve(FAST, "chunked", goodput_sweep.traffic(swept.rates[3], 80, 2))
     kept = swept.requests["chunked", swept.rates[3], 2]
@@ -62,6 +63,7 @@ def test_goodput_agrees_with_a_slow_count(swept):
     assert swept.goodput("chunked", SLO(ttft_s=1e-6)) == 0.0
 
 
+@pytest.mark.slow
 def test_three_readers_have_three_winners(swept):
     objectives = goodput_sweep.three_objectives(FAST)
     table = goodput_sweep.winners_table(swept, objectives)
@@ -70,6 +72,7 @@ def test_three_readers_have_three_winners(swept):
         assert told == f"{best} / {best}"
 
 
+@pytest.mark.slow
 def test_a_single_worker_is_run_for_itself(swept):
     objectives = goodput_sweep.three_objectives(FAST)
     single = goodput_sweep.sweep(FAST, workers=1)
@@ -163,6 +166,7 @@ def tried():
     return where_it_loses.try_cases(FAST, where_it_loses.losing_cases(FAST))
 
 
+@pytest.mark.slow
 def test_both_sides_of_a_case_get_the_same_requests(tried):
     for one in tried.values():
         finished = [len(one.requests(side)) for side in one.runs]
@@ -177,6 +181,7 @@ def test_the_split_loses_where_the_lesson_says_so(tried):
     assert 0.8 < times["low load"] < 1.3
 
 
+@pytest.mark.slow
 def test_a_slow_link_delays_the_second_token_and_not_the_first(tried):
     together, apart = (tried["slow link"].requests(side) for side in tried["slow link"].runs)
     assert where_it_loses.second_token_s(apart) > 3 * where_it_loses.second_token_s(together)

@@ -101,6 +101,7 @@ def test_another_place_for_the_same_gpus_serves_several_times_as_many():
         assert matched["rate_per_s"] > 5 * unit["rate_per_s"]
 
 
+@pytest.mark.slow
 def test_plans_are_those_of_the_record():
     for limit in (0.03, 0.2):
         plans = fleet.plan_for(limit)

@@ -63,6 +63,7 @@ def test_all_modes_side_by_side_with_files(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("router", ROUTERS)
 def test_every_router(router: str) -> None:
     asked = plan(router=router, local_tokens=30, network="eth10")

@@ -150,6 +150,7 @@ def grown_bytes(metrics: RunMetrics, warm_up: int, requests: int) -> int:
     return after - before
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_without_exact_lists() -> None:
     assert grown_bytes(RunMetrics(exact=False), 500, 1_500) < 20_000
     assert grown_bytes(RunMetrics(exact=True), 500, 500) > 100_000

@@ -99,6 +99,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals are sent to a process")
 @pytest.mark.parametrize("number", ["SIGKILL", "SIGINT"])
 def test_a_process_that_is_killed_again_and_again(tmp_path: Path, number: str) -> None:

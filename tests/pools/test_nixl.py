@@ -152,6 +152,7 @@ def target_process() -> Iterator[tuple[object, int]]:
         process.join()
 
 
+@pytest.mark.slow
 def test_a_target_that_dies_is_an_error_of_the_link_and_soon():
     with target_process() as (registration, pid):
         link = Nixl()
@@ -186,6 +187,7 @@ def start_nixl() -> Callable[[], Cluster]:
     return lambda: Cluster(Setup(model="tiny", num_blocks=256, link="nixl"))
 
 
+@pytest.mark.slow
 def test_two_workers_joined_by_nixl_answer_alike(llm, cluster):
     requests = mixed(12)
     run = cluster.run(requests, timeout_s=120)
@@ -195,6 +197,7 @@ def test_two_workers_joined_by_nixl_answer_alike(llm, cluster):
     assert not events(run, "handoff_refused")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="NIXL exists for Linux")
 def test_a_decode_worker_that_dies_takes_no_request_with_it(llm, start_nixl):
     requests = [ask(f"k{n}", 60, 40) for n in range(4)]

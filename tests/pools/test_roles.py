@@ -328,6 +328,7 @@ def test_threads(start: Callable[..., Cluster], llm: LLM, seed: int) -> None:
     check_live_changes(start(num_prefill=2, num_decode=2), llm, seed)
 
 
+@pytest.mark.slow
 def test_over_a_slow_network(start: Callable[..., Cluster], llm: LLM) -> None:
     cluster = start(num_prefill=2, num_decode=2, network=Network(0.02, 5e6))
     check_live_changes(cluster, llm, 7)

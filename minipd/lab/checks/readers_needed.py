@@ -13,8 +13,8 @@ LONGEST_S = 2.0  # processor time of one answer; a busy machine does not shorten
 STILL_COUNTING = -1
 
 
-class _StillCountingError(Exception):
-    """Raised inside an answer whose time is over."""
+class _StillCountingError(BaseException):
+    """Raised inside an answer whose time is over; its `except Exception` must not catch it."""
 
 
 def _needed(answer: Answer, rate_per_s: float, read_s: float, limit_s: float) -> int | None:
