@@ -31,7 +31,7 @@ BLOCK = 16
 PROBE_TOKENS = 128
 PROBE_BLOCKS = PROBE_TOKENS // BLOCK + 1
 NO_SLO = SLO()
-LOAD = 0.5  # of the busiest worker in any mode: near 1, a queue multiplies every small error
+LOAD = 0.5  # of the busiest worker in any mode, four answers in a step; near 1 errors multiply
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Probe:
 
 
 def trace_of(kind: str, seed: int, number_of: int, timer: PointTimer, most: int) -> list[TraceRow]:
-    """Short prompts and answers, at a rate that keeps no worker busy for more than `LOAD`."""
+    """Short prompts and answers, at a rate that by estimate keeps no worker busier than `LOAD`."""
     made = generate(kind, number_of, 1.0, seed)
     rows = [
         TraceRow(
