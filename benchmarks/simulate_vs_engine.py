@@ -12,8 +12,9 @@
 Every trace is served several times, the modes in another order each time, and the medians of those
 runs count, so that a short disturbance does not. The same few steps are timed before and after each
 run, and the simulated steps are as much longer as those were: that tells the simulator how fast the
-machine was then, and nothing of the run. By estimate no worker is busy for more than half of the time (with
-four answers in each step): close to saturation a queue makes many times as much of each small error. Takes a quarter of an hour with the
+machine was then, and nothing of the run. By estimate no worker is busy for more than half of the
+time (with four answers in each step): close to saturation a queue makes many times as much of each
+small error. Takes a quarter of an hour with the
 model `mini` on a machine that does nothing else: both workers need their cores. With --paced the
 workers replay the measured steps, so that only queueing, messages and hand-offs are compared, and
 other programs disturb less. Exits with 1 when, in a mode, the median error of one of the three over
