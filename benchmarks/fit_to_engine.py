@@ -155,13 +155,13 @@ def rescaled(timer: PointTimer, prefill: float, decode: float, shared_s: float) 
 
 def costs_of(sides: dict[str, Side]) -> Costs:
     """What the split's timeline tells of copying, checking, waiting between steps and messages."""
-    runs = sides["disaggregated"].runs
-    events = [event for run in runs for event in run]
+    split = sides["disaggregated"]
+    events = split.events
     sent = [e for e in events if e.kind == "handoff_finished"]
     kept = [e for e in events if e.kind == "committed"]
     num_bytes = max(1, sum(count(e, "bytes") for e in sent))
     hops: list[float] = []
-    for run in runs:
+    for run in split.runs:
         arrived = {e.request_id: e.t_s for e in run if e.kind == "arrived"}
         hops += [e.t_s - arrived[e.request_id] for e in run if e.kind == "reserved"]
     return Costs(

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from minipd.measure.outputs import OutputError
+from minipd.measure.slo import seconds_of
 
 JsonFile = Annotated[
     Path | None,
@@ -30,10 +31,8 @@ Network = Annotated[
 
 def seconds(text: str) -> float:
     """`0.5`, `0.5s` and `500ms` are the same time; one that is no limit is refused later."""
-    word = text.strip().lower()
-    unit = 1e-3 if word.endswith("ms") else 1.0
     try:
-        return float(word.removesuffix("ms").removesuffix("s")) * unit
+        return seconds_of(text)
     except ValueError:
         raise typer.BadParameter(f"{text[:40]!r} is no time; write seconds, or 500ms.") from None
 

@@ -26,6 +26,7 @@ from minipd.fleet.plan_words import verified_dict, verified_table, verified_word
 from minipd.fleet.planner import Answer, make_plan
 from minipd.measure.outputs import save_text
 from minipd.measure.rows import TraceRow
+from minipd.measure.slo import seconds_of
 from minipd.measure.traces import read_trace
 
 HERE = ("this machine", "this-machine", "this_machine", "here")
@@ -82,10 +83,9 @@ def answer(asked: Asked) -> Answer:
 def duration(name: str, text: str) -> float:
     """Seconds from `0.5`, `0.5s` or `500ms`."""
     word = text.strip().lower()
-    unit = 1e-3 if word.endswith("ms") else 1.0
     number = word.removesuffix("ms").removesuffix("s").strip()
     try:
-        value = float(number) * unit
+        value = seconds_of(text)
     except ValueError:
         raise PlanError(f"{name} is {text[:40]!r}; write seconds or, like 500ms, a unit.") from None
     if not SHORT_S <= value < math.inf:

@@ -192,12 +192,13 @@ def one_or_two_table(
 ) -> dict[str, list[object]]:
     """Goodput per worker of one worker and of two, and who wins with one and with two."""
     alone = [{mode: single.goodput(mode, slo) for mode in UNSPLIT} for slo in objectives.values()]
+    both = [goodputs(two, slo) for slo in objectives.values()]
     table: dict[str, list[object]] = {"reader": list(objectives)}
     for mode in UNSPLIT:
         table[f"one: {mode}"] = [one[mode] for one in alone]
-        table[f"two: {mode}"] = [two.goodput(mode, slo) / 2 for slo in objectives.values()]
+        table[f"two: {mode}"] = [one[mode] / 2 for one in both]
     table["best with one"] = [winner(one) for one in alone]
-    table["best with two"] = [winner(goodputs(two, slo)) for slo in objectives.values()]
+    table["best with two"] = [winner(one) for one in both]
     return table
 
 

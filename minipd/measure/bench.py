@@ -8,6 +8,7 @@ standard deviation. Batched decode runs the same 128 passes with more sequences 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -160,12 +161,11 @@ def _tests(
             turns.insert(1, (peer, 1, runs.peer_decode))
         runs.decode_reads.append(_decode_in_turns(turns, steps, beside))
 
-    tests = [("pp512", lambda: prefill(ours, runs.prefill, runs.prefill_flops))]
+    tests: list[tuple[str, Callable[[], None]]] = [
+        ("pp512", partial(prefill, ours, runs.prefill, runs.prefill_flops))
+    ]
     if peer:
-
-        def theirs() -> None:
-            prefill(peer, runs.peer_prefill, runs.peer_prefill_flops)
-
+        theirs = partial(prefill, peer, runs.peer_prefill, runs.peer_prefill_flops)
         tests.append(("pp512 of transformers", theirs))
     return [*tests, ("tg128 in turns", decode)]
 

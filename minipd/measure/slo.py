@@ -88,3 +88,10 @@ def splitwise_met(slowdowns: Mapping[str, list[float]]) -> bool:
         for name, limits in SPLITWISE_LIMITS.items()
         for p, limit in zip((50, 90, 99), limits, strict=True)
     )
+
+
+def seconds_of(text: str) -> float:
+    """Seconds from `0.5`, `0.5s` or `500ms`, whatever their size; raises `ValueError`."""
+    word = text.strip().lower()
+    unit = 1e-3 if word.endswith("ms") else 1.0
+    return float(word.removesuffix("ms").removesuffix("s")) * unit

@@ -51,21 +51,23 @@ def _both_sides(answer: Answer) -> bool:
     return not (isclose(made, free) or isclose(made, added))
 
 
+BROKEN_TOKENS = 0.002 / (1 / 1500 - 46_080 / 1.25e8)  # 6.7108
+
+
 def _broken_length(answer: Answer) -> float:
-    """By hand 6.7108 tokens."""
+    """`BROKEN_TOKENS`, if right."""
     slow = {"latency_s": 0.002, "gigabits_per_s": 1.0, "kv_bytes_per_token": 46_080.0}
     return _made(answer, prefill_tokens_per_s=1500.0, **slow)
 
 
 def _not_rounded(answer: Answer) -> bool:
     """Whoever is near and not there has rounded."""
-    made, wanted = _broken_length(answer), 0.002 / (1 / 1500 - 46_080 / 1.25e8)
-    return abs(made - wanted) > 1.0 or isclose(made, wanted, rel_tol=1e-9)
+    made = _broken_length(answer)
+    return abs(made - BROKEN_TOKENS) > 1.0 or isclose(made, BROKEN_TOKENS, rel_tol=1e-9)
 
 
 def _value(answer: Answer) -> bool:
-    third = 0.002 / (1 / 1500 - 46_080 / 1.25e8)
-    right = isclose(_broken_length(answer), third, rel_tol=1e-9)
+    right = isclose(_broken_length(answer), BROKEN_TOKENS, rel_tol=1e-9)
     return right and isclose(_made(answer), 100.0)
 
 

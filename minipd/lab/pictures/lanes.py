@@ -101,13 +101,14 @@ def read_lanes(
     blocks = {worker: _blocks(ordered, worker, view) for worker in _workers(ordered, roles)}
     stalls, handoffs = find_stalls(ordered, DEFAULT_K, step_s or None), _handoffs(ordered, blocks)
     stalls = [stall for stall in stalls if _inside(stall.start_s, stall.end_s, view)]
+    waits = [stall for stall in stalls if _waits_for_notes(stall, handoffs)]
     return Lanes(
         view=view,
         workers=list(blocks),
         roles=roles,
         blocks=blocks,
-        stalls=[stall for stall in stalls if not _waits_for_notes(stall, handoffs)],
-        waits=[stall for stall in stalls if _waits_for_notes(stall, handoffs)],
+        stalls=[stall for stall in stalls if stall not in waits],
+        waits=waits,
         handoffs=[h for h in handoffs if _inside(h.start_s, h.end_s, view)],
         gaps=gaps,
         stalled_over_s=DEFAULT_K * step_s if step_s else float("inf"),
