@@ -166,6 +166,7 @@ def tried():
     return where_it_loses.try_cases(FAST, where_it_loses.losing_cases(FAST))
 
 
+@pytest.mark.serial  # workers that sleep by the clock
 @pytest.mark.slow
 def test_both_sides_of_a_case_get_the_same_requests(tried):
     for one in tried.values():
@@ -174,6 +175,7 @@ def test_both_sides_of_a_case_get_the_same_requests(tried):
         assert all(not any(run.leaked_blocks.values()) for run in one.runs.values())
 
 
+@pytest.mark.serial  # workers that sleep by the clock
 def test_the_split_loses_where_the_lesson_says_so(tried):
     times = {name: where_it_loses.slower(one) for name, one in tried.items()}
     assert times["wrong ratio"] > 1.5 and times["memory held twice"] > 1.2
@@ -181,6 +183,7 @@ def test_the_split_loses_where_the_lesson_says_so(tried):
     assert 0.8 < times["low load"] < 1.3
 
 
+@pytest.mark.serial  # workers that sleep by the clock
 @pytest.mark.slow
 def test_a_slow_link_delays_the_second_token_and_not_the_first(tried):
     together, apart = (tried["slow link"].requests(side) for side in tried["slow link"].runs)
@@ -190,6 +193,7 @@ def test_a_slow_link_delays_the_second_token_and_not_the_first(tried):
     assert first[1] < 2 * first[0]
 
 
+@pytest.mark.serial  # workers that sleep by the clock
 def test_a_wait_for_notes_is_not_called_a_freeze(tried):
     picture = tried["slow link"].picture()
     assert "waits for notes" in picture.svg and "waits for notes:" in picture.alt
@@ -198,6 +202,7 @@ def test_a_wait_for_notes_is_not_called_a_freeze(tried):
     assert not any(row[2].startswith("frozen") for row in apart)
 
 
+@pytest.mark.serial  # workers that sleep by the clock
 def test_the_reader_is_idle_when_prompts_are_short(tried):
     run = tried["short prompts"].runs["disaggregated"]
     summary = run_metrics(run.timeline).result()
@@ -206,6 +211,7 @@ def test_the_reader_is_idle_when_prompts_are_short(tried):
     assert "prefill" in where_it_loses.busy_text(run)
 
 
+@pytest.mark.serial  # workers that sleep by the clock
 def test_a_case_has_a_picture_in_words(tried):
     picture = tried["wrong ratio"].picture()
     assert "wrong ratio (paced)" in picture.alt and picture.rows
