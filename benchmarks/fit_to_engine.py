@@ -7,29 +7,19 @@ each kind last is compared on them.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from minipd.engine.batch import Chunk
-from minipd.engine.executor import Executor
-from minipd.fleet.timers import Points, PointTimer, Read
+from minipd.fleet.timers import PointTimer, Read
 from minipd.fleet.under_way import Costs
-from minipd.measure.contest import Cores
-from minipd.measure.machine import pinned
 from minipd.measure.metrics import run_metrics
 from minipd.measure.ordering import count, number
 from minipd.measure.rows import TraceRow
 from minipd.measure.slo import SLO
-from minipd.measure.stopwatch import num_threads
 from minipd.measure.workloads import generate
-from minipd.model.load import LoadedModel
-from minipd.request import SamplingParams
 from minipd.timeline import Event
 
 BLOCK = 16
-PROBE_TOKENS = 128
-PROBE_BLOCKS = PROBE_TOKENS // BLOCK + 1
 NO_SLO = SLO()
 LOAD = 0.5  # of the busiest worker in any mode, four answers in a step; near 1 errors multiply
 
@@ -46,63 +36,41 @@ class Calibrated:
 
 @dataclass(slots=True)
 class Side:
-    """One mode of one trace, real or simulated: its runs' events, and their figures. `probe_s` is
-    how long the same few steps took just before and after each real run, alone: the machine's speed
-    at that time. Figures are medians over the runs, `probe_s` is their mean."""
+    """One mode of one trace, real or simulated: the events of each run."""
 
-    runs: list[list[Event]]
-    figures: dict[str, float]
-    probe_s: float = 1.0
+    runs: list[list[Event]] = field(default_factory=list[list[Event]])
 
     @property
     def events(self) -> list[Event]:
         return [event for run in self.runs for event in run]
 
 
-class Probe:
-    """Times the same few steps each time, on every worker's cores in turn."""
-
-    def __init__(self, model: LoadedModel, cores: Cores) -> None:
-        self.cores, self.executor = cores, Executor(model, 4 * PROBE_BLOCKS, BLOCK)
-
-    def __call__(self) -> float:
-        cpus = self.cores.cpus or (None,)
-        return statistics.fmean(self._seconds(one) for one in cpus)
-
-    def _seconds(self, cpus: tuple[int, ...] | None) -> float:
-        prompt = self._chunk(0, PROBE_TOKENS, 0)
-        written = [self._chunk(n, 1, PROBE_TOKENS) for n in range(4)]
-        with pinned(cpus), num_threads(self.cores.threads):
-            began = time.monotonic()
-            for _ in range(3):
-                self.executor.forward([prompt])
-                for _ in range(8):
-                    self.executor.forward(written)
-        return time.monotonic() - began
-
-    def _chunk(self, sequence: int, count: int, start: int) -> Chunk:
-        blocks = list(range(sequence * PROBE_BLOCKS, (sequence + 1) * PROBE_BLOCKS))
-        return Chunk(f"probe-{sequence}", [1] * count, start, blocks, SamplingParams())
-
-
-def trace_of(kind: str, seed: int, number_of: int, timer: PointTimer, most: int) -> list[TraceRow]:
-    """Short prompts and answers, at a rate that by estimate keeps no worker busier than `LOAD`."""
-    made = generate(kind, number_of, 1.0, seed)
-    rows = [
+def trace_of(kind: str, seed: int, number_of: int, most: int) -> list[TraceRow]:
+    """Short prompts and answers; `at_load` says how far apart they arrive."""
+    return [
         TraceRow(
             row.arrival_s,
             max(8, min(row.prompt_tokens // 4, most)),
             max(4, min(row.output_tokens // 4, 48)),
             row.kind,
         )
-        for row in made
+        for row in generate(kind, number_of, 1.0, seed)
     ]
-    read_s = sum(timer.seconds([Read(row.prompt_tokens, 0)], 0, 0) for row in rows)
-    write_s = sum(
-        row.output_tokens * timer.decode_line(4, 4 * row.prompt_tokens).first_s / 4 for row in rows
-    )
-    busiest_s = max(read_s, write_s, (read_s + write_s) / 2)  # a pool of one, or two that do both
-    span_s = busiest_s / LOAD
+
+
+def at_load(rows: Sequence[TraceRow], timers: Sequence[PointTimer]) -> list[TraceRow]:
+    """The same requests, at a rate that by each timer's estimate keeps no worker busier than
+    `LOAD`."""
+
+    def busiest_s(timer: PointTimer) -> float:  # a pool of one, or two that do both
+        read_s = sum(timer.seconds([Read(row.prompt_tokens, 0)], 0, 0) for row in rows)
+        write_s = sum(
+            row.output_tokens * timer.decode_line(4, 4 * row.prompt_tokens).first_s / 4
+            for row in rows
+        )
+        return max(read_s, write_s, (read_s + write_s) / 2)
+
+    span_s = max(map(busiest_s, timers)) / LOAD
     stretch = span_s / (rows[-1].arrival_s - rows[0].arrival_s)
     return [replace(row, arrival_s=row.arrival_s * stretch) for row in rows]
 
@@ -115,6 +83,12 @@ def figures_of(events: Sequence[Event], slo: SLO) -> dict[str, float]:
         latency = summary.latency[f"{name}_s"]
         found[f"{name}_p50_s"] = latency.p50 if latency else 0.0
     return found
+
+
+def medians_of(side: Side, slo: SLO) -> dict[str, float]:
+    """Each figure's median over the runs."""
+    found = [figures_of(run, slo) for run in side.runs]
+    return {name: statistics.median(one[name] for one in found) for name in found[0]}
 
 
 def steps_of(side: Side, kind: str) -> list[tuple[float, int]]:
@@ -140,17 +114,10 @@ def ratio(kind: str, a: Side, b: Side) -> float:
     return rates[0] / rates[1]
 
 
-def scaled(points: Points, factor: float) -> Points:
+def scaled(
+    points: tuple[tuple[float, float], ...], factor: float
+) -> tuple[tuple[float, float], ...]:
     return tuple((x, y * factor) for x, y in points)
-
-
-def rescaled(timer: PointTimer, prefill: float, decode: float, shared_s: float) -> PointTimer:
-    return PointTimer(
-        scaled(timer.prefill, prefill),
-        scaled(timer.decode, decode),
-        timer.per_context_token_s * decode,
-        shared_s,
-    )
 
 
 def costs_of(sides: dict[str, Side]) -> Costs:
@@ -223,8 +190,8 @@ def steps_done(run: Sequence[Event]) -> list[Done]:
 
 def calibrate(measured: Side, base: PointTimer, costs: Costs) -> Calibrated:
     """Scale the steps until those that the calibration trace was served with last as long as they
-    did, in one mode: a piece of a prompt costs more than its share of a whole one, and a prefill
-    worker copies KV during its steps. A step that does both then saves or costs `shared_s`."""
+    did, in one mode: beside other workers a step takes longer, and a prefill worker copies KV
+    during its steps. Steps that read and write follow from the two."""
     done = [step for run in measured.runs for step in steps_done(run)]
 
     def longer(kind: str) -> float:
@@ -233,17 +200,18 @@ def calibrate(measured: Side, base: PointTimer, costs: Costs) -> Calibrated:
         return sum(step.seconds for step in steps) / told if told else 1.0
 
     prefill, decode = longer("prefill"), longer("decode")
-    timer = rescaled(base, prefill, decode, 0.0)
-    both = [step for step in done if step.kind == "mixed"]
-    spare_s = [timer.seconds(s.reads, s.sequences, s.context) - s.seconds for s in both]
-    shared_s = statistics.fmean(spare_s) if spare_s else 0.0
-    return Calibrated(replace(timer, shared_s=shared_s), costs, prefill, decode)
+    timer = PointTimer(
+        scaled(base.prefill, prefill),
+        scaled(base.decode, decode),
+        base.per_context_token_s * decode,
+    )
+    return Calibrated(timer, costs, prefill, decode)
 
 
 def slo_of(measured: dict[str, Side]) -> SLO:
     """Limits that a loaded run misses now and then: twice the calibration's median TTFT, and half
     as much again as its median TPOT, both of the mode in the middle."""
-    found = [side.figures for side in measured.values()]
+    found = [medians_of(side, NO_SLO) for side in measured.values()]
     ttft_s = statistics.median(x["ttft_p50_s"] for x in found)
     tpot_s = statistics.median(x["tpot_p50_s"] for x in found)
     return SLO(ttft_s=2.0 * ttft_s, tpot_s=1.5 * tpot_s)

@@ -27,7 +27,7 @@ from minipd.measure.sheet import now
 from minipd.measure.trace_stats import prefix_hits
 
 TOKENS, ROUNDS, P = 400, 5, 16
-SIZES_GB = (10, 25, 50, 100, 200, 400, 1000)
+SIZES_GB = (10, 25, 56, 100, 200, 400, 1000)
 
 
 def measure(llm: LLM) -> dict[str, object]:

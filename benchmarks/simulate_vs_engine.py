@@ -3,23 +3,21 @@
     python benchmarks/simulate_vs_engine.py --json benchmarks/raw/simulate_vs_engine.json
 
 1. Measures step times with one worker's share of the cores (`minipd.measure.pace`).
-2. Serves a calibration trace in three modes on two workers, and takes from the timelines: how much
-   longer steps of each kind take in each mode than measured alone, what a step that reads and
-   writes saves, and what copying and verifying KV cost.
-3. Serves other traces, simulates them with those numbers, and compares the median TTFT and TPOT,
-   and the goodput (requests within SLOs set from the calibration trace, per second).
+2. Serves a calibration trace in three modes on two workers. It sets the SLOs and the rate of all
+   traces: by its steps no worker is busy for more than half of the time (with four answers in each
+   step), for close to saturation a queue makes many times as much of each small error.
+3. Serves the calibration trace and three others in turn, several rounds of all of them, the modes
+   in another order each time: so all meet the same machine, whose speed drifts.
+4. Takes from the calibration trace's timelines how much longer steps that read and steps that write
+   take in each mode than measured alone, and what copying and verifying KV cost; simulates the
+   other traces with those numbers, and compares the medians over the rounds of the median TTFT, the
+   median TPOT and the goodput (requests within the SLOs, per second).
 
-Every trace is served several times, the modes in another order each time, and the medians of those
-runs count, so that a short disturbance does not. The same few steps are timed before and after each
-run, and the simulated steps are as much longer as those were: that tells the simulator how fast the
-machine was then, and nothing of the run. By estimate no worker is busy for more than half of the
-time (with four answers in each step): close to saturation a queue makes many times as much of each
-small error. Takes a quarter of an hour with the
-model `mini` on a machine that does nothing else: both workers need their cores. With --paced the
-workers replay the measured steps, so that only queueing, messages and hand-offs are compared, and
-other programs disturb less. Exits with 1 when, in a mode, the median error of one of the three over
-the traces is above 10 %. "decode x 1.30" says that such steps lasted 30 % longer than simulated:
-far from 1, the machine was disturbed.
+Takes about 25 minutes with the model `mini` on a machine that does nothing else: both workers need
+their cores. With --paced the workers replay the measured steps, so that only queueing, messages and
+hand-offs are compared, and other programs disturb less. Exits with 1 when, in a mode, the median
+error of one of the three over the traces is above 10 %. "decode x 1.30" says that such steps lasted
+30 % longer than simulated.
 """
 
 from __future__ import annotations
@@ -34,15 +32,15 @@ from typing import Any
 
 from fit_to_engine import (
     BLOCK,
-    NO_SLO,
+    LOAD,
     Calibrated,
-    Probe,
     Side,
+    at_load,
     calibrate,
     costs_of,
     figures_of,
+    medians_of,
     ratio,
-    rescaled,
     slo_of,
     trace_of,
 )
@@ -62,7 +60,7 @@ from minipd.measure.contest import (
 )
 from minipd.measure.machine import describe_machine
 from minipd.measure.pace import measure_pace
-from minipd.measure.report import write_json
+from minipd.measure.report import progress_bar, write_json
 from minipd.measure.rows import TraceRow
 from minipd.measure.slo import SLO
 from minipd.model.load import LoadedModel, load
@@ -80,65 +78,30 @@ FIGURES = ("ttft_p50_s", "tpot_p50_s", "goodput_per_s")
 # -- both sides of one trace -----------------------------------------------------------------------
 
 
-def real(
+def serve_in_turn(
     cluster: Cluster,
     model: LoadedModel,
-    rows: list[TraceRow],
-    slo: SLO,
+    traces: dict[str, list[TraceRow]],
     rounds: int,
-    probe: Callable[[], float],
-) -> dict[str, Side]:
-    """Each mode's rounds, together."""
-    requests = requests_of(rows, model.config, model.eos_ids)
-    runs: dict[str, list[Side]] = {mode.name: [] for mode in MODES}
-    before_s = probe()
+    progress: Callable[[str], None],
+) -> dict[str, dict[str, Side]]:
+    """Each trace in each mode, once a round; by trace and mode."""
+    requests = {
+        name: requests_of(rows, model.config, model.eos_ids) for name, rows in traces.items()
+    }
+    sides = {name: {mode.name: Side() for mode in MODES} for name in traces}
     for n in range(rounds):
         first = n % len(MODES)
-        for mode in MODES[first:] + MODES[:first]:
-            events = hold(cluster, [mode], requests, keep=None)[mode.name].run.timeline
-            after_s = probe()
-            one = Side([events], figures_of(events, slo), (before_s + after_s) / 2)
-            runs[mode.name].append(one)
-            before_s = after_s
-    return {name: together(sides) for name, sides in runs.items()}
-
-
-def together(sides: list[Side]) -> Side:
-    """Several runs of a trace in one mode as one."""
-    return Side(
-        [run for side in sides for run in side.runs],
-        {
-            name: statistics.median(side.figures[name] for side in sides)
-            for name in sides[0].figures
-        },
-        statistics.fmean(side.probe_s for side in sides),
-    )
-
-
-def simulated(
-    found: dict[str, Calibrated],
-    setup: Setup,
-    model: LoadedModel,
-    rows: list[TraceRow],
-    slo: SLO,
-    slower: dict[str, float],
-) -> dict[str, Side]:
-    """Each mode on a machine so many times slower than `found` says."""
-    sides: dict[str, Side] = {}
-    for mode in MODES:
-        factor, now = slower[mode.name], found[mode.name]
-        timer = rescaled(now.timer, factor, factor, now.timer.shared_s * factor)
-        sides[mode.name] = _simulated(replace(now, timer=timer), setup, model, rows, slo, mode)
+        for name in traces:
+            for mode in MODES[first:] + MODES[:first]:
+                progress(f"{name}, {mode.name}, round {n + 1} of {rounds}")
+                outcome = hold(cluster, [mode], requests[name], keep=None)[mode.name]
+                sides[name][mode.name].runs.append(outcome.run.timeline)
     return sides
 
 
-def _simulated(
-    found: Calibrated,
-    setup: Setup,
-    model: LoadedModel,
-    rows: list[TraceRow],
-    slo: SLO,
-    mode: Contender,
+def simulated(
+    found: Calibrated, setup: Setup, model: LoadedModel, rows: list[TraceRow], mode: Contender
 ) -> Side:
     """The same fleet as `setup`: workers, limits, blocks."""
     kind = WorkerKind(found.timer, setup.num_blocks * setup.block_size)
@@ -156,7 +119,7 @@ def _simulated(
     )
     events: list[Event] = []
     simulate(fleet, rows, on_event=events.append)
-    return Side([events], figures_of(events, slo))
+    return Side([events])
 
 
 # -- the comparison --------------------------------------------------------------------------------
@@ -168,7 +131,7 @@ def main() -> int:
     )
     parser.add_argument("--model", default="mini")
     parser.add_argument("--requests", type=int, default=40, help="of each trace")
-    parser.add_argument("--rounds", type=int, default=3, help="times that each trace is served")
+    parser.add_argument("--rounds", type=int, default=5, help="times that each trace is served")
     parser.add_argument("--max-prompt-tokens", type=int, default=400)
     parser.add_argument("--paced", action="store_true", help="workers replay the measured steps")
     parser.add_argument("--json", type=Path, help="file for the raw figures")
@@ -178,7 +141,7 @@ def main() -> int:
     base = PointTimer(pace.prefill, pace.decode, pace.per_context_token_s)
     number_of, most = options.requests, options.max_prompt_tokens
     traces = {
-        f"{kind}-{seed}": trace_of(kind, seed, number_of, base, most)
+        f"{kind}-{seed}": trace_of(kind, seed, number_of, most)
         for kind, seed in (CALIBRATION, *TRACES)
     }
     first, *others = traces
@@ -193,34 +156,31 @@ def main() -> int:
         threads=cores.threads,
         pace=pace if options.paced else None,
     )
-    compared: dict[str, Any] = {}
-    with Cluster(setup) as cluster:
-        probe = (lambda: 1.0) if options.paced else Probe(model, cores)
-        measured = real(cluster, model, traces[first], NO_SLO, options.rounds, probe)
-        usual_s = statistics.fmean(side.probe_s for side in measured.values())
+    with Cluster(setup) as cluster, progress_bar() as bar:
+        task = bar.add_task("", total=(1 + options.rounds * len(traces)) * len(MODES))
 
-        def slower(sides: dict[str, Side]) -> dict[str, float]:
-            return {name: side.probe_s / usual_s for name, side in sides.items()}
+        def progress(words: str) -> None:
+            bar.update(task, description=words)
+            bar.advance(task)
 
-        costs = costs_of(measured)
-        if options.paced:  # such a worker copies while it sleeps
-            costs = replace(costs, copy_s_per_byte=0.0)
-        found: dict[str, Calibrated] = {}
-        for mode in MODES:
-            alone = calibrate(measured[mode.name], base, costs)
-            factor = 1.0 / slower(measured)[mode.name]
-            timer = rescaled(alone.timer, factor, factor, alone.timer.shared_s * factor)
-            found[mode.name] = replace(alone, timer=timer)
-        slo = slo_of(measured)
-        for name, one in found.items():
-            scales = f"prefill x {one.prefill_scale:.2f}, decode x {one.decode_scale:.2f}"
-            print(f"{name}: {scales}, a mixed step saves {one.timer.shared_s * 1e3:.1f} ms")
-        print(f"{costs}\n{slo}", flush=True)
-        for name in others:
-            served = real(cluster, model, traces[name], slo, options.rounds, probe)
-            made = simulated(found, setup, model, traces[name], slo, slower(served))
-            compared[name] = compare(name, served, made, slo) | {"slower": slower(served)}
+        pilot_rows = {first: at_load(traces[first], [base])}
+        pilot = serve_in_turn(cluster, model, pilot_rows, 1, progress)[first]
+        slo, found = slo_of(pilot), calibrated(pilot, base, options.paced)
+        timers = [one.timer for one in found.values()]
+        traces = {name: at_load(rows, timers) for name, rows in traces.items()}
+        served = serve_in_turn(cluster, model, traces, options.rounds, progress)
         notes = cluster.notes
+    found = calibrated(served[first], base, options.paced)
+    for name, one in found.items():
+        print(f"{name}: prefill x {one.prefill_scale:.2f}, decode x {one.decode_scale:.2f}")
+    print(f"{found[DISAGGREGATED.name].costs}\n{slo}", flush=True)
+    compared: dict[str, Any] = {}
+    for name in others:
+        made = {
+            mode.name: simulated(found[mode.name], setup, model, traces[name], mode)
+            for mode in MODES
+        }
+        compared[name] = compare(name, served[name], made, slo)
     worst = summary_of(compared)
     if options.json:
         record = {
@@ -231,6 +191,7 @@ def main() -> int:
             "pace": asdict(pace),
             "calibrated": {name: asdict(one) for name, one in found.items()},
             "slo": asdict(slo),
+            "load": LOAD,
             "notes": notes,
             "traces": compared,
             "median_errors": worst,
@@ -240,12 +201,20 @@ def main() -> int:
     return 0 if all(error <= BAR for error in worst.values()) else 1
 
 
+def calibrated(sides: dict[str, Side], base: PointTimer, paced: bool) -> dict[str, Calibrated]:
+    """Every mode by its own runs of the calibration trace."""
+    costs = costs_of(sides)
+    if paced:  # such a worker copies while it sleeps
+        costs = replace(costs, copy_s_per_byte=0.0)
+    return {name: calibrate(side, base, costs) for name, side in sides.items()}
+
+
 def compare(
     name: str, measured: dict[str, Side], made: dict[str, Side], slo: SLO
 ) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for mode in measured:
-        a, b = measured[mode].figures, made[mode].figures
+        a, b = medians_of(measured[mode], slo), medians_of(made[mode], slo)
         told[mode] = {
             figure: {
                 "real": a[figure],

@@ -16,7 +16,7 @@ import typer
 import minipd
 from minipd.cli_course import CourseFolder, check, quiz
 from minipd.cli_fleet import plan
-from minipd.cli_options import Dtype, JsonFile, Model
+from minipd.cli_options import Dtype, JsonFile, Model, is_refusal
 from minipd.cli_serving import demo, run
 from minipd.cli_simulate import simulate
 from minipd.measure.outputs import probe_file
@@ -174,7 +174,8 @@ def explain(error: Exception) -> str:
 
 
 def main() -> None:
-    """Run one command; errors become one sentence on stderr and exit code 1 (Ctrl-C: 130)."""
+    """Run one command; an error becomes one sentence on stderr and exit code 1, or 2 where it lies
+    in what the user gave (Ctrl-C: 130)."""
     try:
         app(prog_name="minipd")
     except Exception as error:
@@ -182,7 +183,7 @@ def main() -> None:
             traceback.print_exc()
         else:
             typer.echo(f"minipd: {explain(error)}", err=True)
-        sys.exit(1)
+        sys.exit(2 if is_refusal(error) else 1)
     except SystemExit as stop:
         if stop.code == 130:  # typer turns Ctrl-C into this code without a word
             typer.echo("minipd: stopped by Ctrl-C.", err=True)

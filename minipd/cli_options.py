@@ -51,14 +51,19 @@ TokenLimit = Annotated[
 ]
 
 
+def is_refusal(error: Exception) -> bool:
+    """Whether it says that what the user gave cannot be used, and not that something failed."""
+    is_ours = type(error).__module__.startswith("minipd.")
+    return is_ours and isinstance(error, (ValueError, OutputError))
+
+
 @contextmanager
 def refusals() -> Generator[None]:
     """Bad input ends the command with one sentence and exit code 2, as a misspelt option does."""
     try:
         yield
     except (ValueError, OutputError) as error:
-        is_ours = type(error).__module__.startswith("minipd.")
-        if not is_ours or os.environ.get("MINIPD_DEBUG") == "1":
+        if not is_refusal(error) or os.environ.get("MINIPD_DEBUG") == "1":
             raise
         typer.echo(f"minipd: {error}", err=True)
         raise typer.Exit(2) from error

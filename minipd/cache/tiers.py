@@ -22,6 +22,7 @@ from minipd.cache.disk import DamagedBlockError
 from minipd.cache.store import KVLayout, KVStore
 from minipd.cache.tier_sizes import TierSizes, host_slots, open_folder
 
+KEY_ORDER = "paired"  # within a key (`minipd.model.weights`); another order is another cache
 CopyKind = Literal["kv_evicted", "kv_fetched", "kv_lost"]
 Way = tuple[CopyKind, Tier, str]  # the tier that gives or takes, and the request that waits
 
@@ -207,4 +208,4 @@ def _short(layout: KVLayout) -> str:
     """What two caches must share for a block of one to be right in the other."""
     dtype = str(layout.dtype).removeprefix("torch.")
     heads = f"{layout.num_kv_heads}x{layout.head_dim}"
-    return f"{layout.num_layers}-layers-{layout.block_size}-tokens-{heads}-{dtype}"
+    return f"{layout.num_layers}-layers-{layout.block_size}-tokens-{heads}-{dtype}-{KEY_ORDER}"

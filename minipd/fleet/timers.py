@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from minipd.fleet.steps import StepModel
 from minipd.fleet.work import Chunk
+from minipd.sched.step_times import interpolate, step_seconds
 
 EXACT_TOKENS = 256  # up to here lengths are taken as they are
 ROUNDING = 128  # beyond, to a 128th of the next power of two
@@ -135,24 +136,17 @@ def _roughly(tokens: int) -> int:
     return round(tokens / unit) * unit
 
 
-Points = tuple[tuple[float, float], ...]
-
-
 @dataclass(frozen=True, slots=True)
 class PointTimer:
-    """Measured step times, straight lines between the points, extended past the ends.
+    """Measured step times, by the rule that the engine's paced workers follow (`step_seconds`).
 
-    The same rule as the engine's paced workers follow: `prefill` is (prompt tokens, seconds) of a
-    prompt alone, a piece of a prompt takes the difference of its two ends; `decode` is (sequences,
-    seconds) without context, and `per_context_token_s` what each token of context in the batch
-    adds. A step's prompts are read one after another, its decodes together; a step that does both
-    saves `shared_s`, since it starts the model and reads its weights only once.
+    `prefill` is (prompt tokens, seconds) of a prompt alone; `decode` is (sequences, seconds)
+    without context, and `per_context_token_s` what each token of context in the batch adds.
     """
 
-    prefill: Points
-    decode: Points
+    prefill: tuple[tuple[float, float], ...]
+    decode: tuple[tuple[float, float], ...]
     per_context_token_s: float = 0.0
-    shared_s: float = 0.0
     pipelined: int = 1
 
     def __post_init__(self) -> None:
@@ -161,30 +155,13 @@ class PointTimer:
                 raise ValueError(f"A timer needs two or more rising {name} points, got {points}.")
 
     def seconds(self, reads: Sequence[Read], sequences: int, context: int) -> float:
-        longer = [read for read in reads if read.new > 1]
-        total = sum(self._read_s(read) for read in longer)
-        sequences += len(reads) - len(longer)  # a piece of one token runs like a decode
-        context += sum(read.start for read in reads if read.new == 1)
-        if sequences:
-            total += self.decode_line(sequences, context).first_s
-            total -= self.shared_s if longer else 0.0
-        return max(0.0, total)
-
-    def _read_s(self, read: Read) -> float:
-        end_s = interpolate(self.prefill, read.start + read.new)
-        return end_s - (interpolate(self.prefill, read.start) if read.start else 0.0)
+        slope_s, behind = self.per_context_token_s, context + sequences
+        return step_seconds(self.prefill, self.decode, slope_s, reads, sequences, behind)
 
     def decode_line(self, sequences: int, context: int) -> Line:
         base_s = interpolate(self.decode, sequences)
         first_s = base_s + (context + sequences) * self.per_context_token_s
         return Line(max(0.0, first_s), sequences * self.per_context_token_s, 1 << 30)
-
-
-def interpolate(points: Points, x: float) -> float:
-    """The line through the two points nearest to `x`."""
-    at = min(max(bisect_left(points, (x, 0.0)), 1), len(points) - 1)
-    (x0, y0), (x1, y1) = points[at - 1], points[at]
-    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,12 +74,12 @@ class EightBitLayer(nn.Module):
         self.qkv, self.o = product_of(layer.qkv, kind), product_of(layer.o, kind)
         self.gate_up, self.down = product_of(layer.gate_up, kind), product_of(layer.down, kind)
 
-    def forward(self, index: int, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+    def forward(self, index: int, x: Tensor, turns: Tensor, attend: Attend) -> Tensor:
         """Layer number `index` on `x` (T, E)."""
         c, eps = self.plain.config, self.plain.config.rms_norm_eps
         qkv = self.qkv(rms_norm(x, self.plain.input_norm, eps)).view(len(x), -1, c.head_dim)
         q, k, v = qkv.split((c.num_heads, c.num_kv_heads, c.num_kv_heads), dim=1)
-        mixed = attend(index, rotate(q, cos, sin), rotate(k, cos, sin), v)  # (T, H, D)
+        mixed = attend(index, rotate(q, turns), rotate(k, turns), v)  # (T, H, D)
         x = x + self.o(mixed.reshape(len(x), -1))  # (T, E)
         return x + self.down(swiglu(self.gate_up(rms_norm(x, self.plain.post_norm, eps))))
 
@@ -98,8 +98,8 @@ class EightBitDecoder(Decoder):
     def embed_tokens(self, token_ids: Tensor) -> Tensor:
         return self.plain.embed_tokens(token_ids)
 
-    def rope(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        return self.plain.rope(positions)
+    def turns(self, positions: Tensor) -> Tensor:
+        return self.plain.turns(positions)
 
     def logits(self, hidden: Tensor) -> Tensor:
         return self._logits(hidden)  # (R, V)

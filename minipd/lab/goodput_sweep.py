@@ -2,7 +2,7 @@
 
 The sweep runs on a clock that jumps (`minipd.fleet`): coordinator, routers and schedulers are the
 engine's own, and a step takes what it took on this machine. So an hour of serving takes seconds,
-and the same arguments give the same result. A step that reads and writes takes the sum of both.
+and the same arguments give the same result.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from minipd.measure.rows import TraceRow
 from minipd.measure.slo import SLO, highest_good_rate
 from minipd.measure.workloads import Lengths
 from minipd.model.load import LoadedModel, load
-from minipd.pools.paced import Pace, interpolate
+from minipd.pools.paced import Pace
 from minipd.sched.limits import Limits
+from minipd.sched.step_times import interpolate
 from minipd.timeline import Event
 
 MODES: tuple[Mode, ...] = ("colocated", "chunked", "disaggregated")

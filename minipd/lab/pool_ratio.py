@@ -18,10 +18,11 @@ from minipd.measure.slo import SLO
 from minipd.measure.sweep import Point, Result, Sweep, grid
 from minipd.model.load import LoadedModel
 from minipd.pools.cluster import Cluster
-from minipd.pools.paced import Pace, interpolate
+from minipd.pools.paced import Pace
 from minipd.pools.setup import Setup
 from minipd.request import Request, SamplingParams
 from minipd.sched.limits import Limits
+from minipd.sched.step_times import interpolate
 
 READ_TOKENS = 256  # of the prompt that is made to take `READ_S`
 READ_S = 0.08

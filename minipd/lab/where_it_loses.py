@@ -20,7 +20,8 @@ from minipd.model.config import ModelConfig
 from minipd.model.load import load
 from minipd.pools.cluster import Run
 from minipd.pools.links.emulated import Network
-from minipd.pools.paced import Pace, interpolate
+from minipd.pools.paced import Pace
+from minipd.sched.step_times import interpolate
 
 Side = Literal["colocated", "disaggregated"]
 LONG_READ_S = 0.6  # reading 512 tokens takes at most so long here; slower machines: fast motion

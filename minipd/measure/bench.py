@@ -150,10 +150,10 @@ def _tests(
     """What one repetition runs, in order; each action appends rates to `runs`."""
     steps = tokens[:DECODE_STEPS]
 
-    def prefill(engine: Engine, rates: list[float], flops: list[float]) -> None:
+    def prefill(engine: Engine, rates: list[float], flops: list[dict[str, float]]) -> None:
         before = beside.flops()
         rates.append(len(tokens) / engine.prefill(tokens))
-        flops.append((before + beside.flops()) / 2)
+        flops.append({size: (before[size] + rate) / 2 for size, rate in beside.flops().items()})
 
     def decode() -> None:
         turns = [(ours, size, runs.decode.setdefault(size, [])) for size in BATCH_SIZES]

@@ -20,6 +20,7 @@ from minipd.measure.stopwatch import kernel_seconds, num_threads
 
 PRODUCT_SIZES = (1024, 2048, 4096)
 LONGEST_PRODUCT_S = 4.0
+SAMPLE_S = 0.5  # about as long as what a sample stands beside, so that both meet the same machine
 MIN_READ_BYTES = 512 * 10**6
 CACHE_MULTIPLE = 8
 ROW_LENGTH = 4096
@@ -202,25 +203,32 @@ class Beside:
 
     def __init__(self, ceilings: Ceilings) -> None:
         self._device, dtype = torch.device(ceilings.device), torch_dtype(ceilings.dtype)
-        self._products = [
-            (2.0 * int(size) ** 3, _product(int(size), self._device, dtype))
-            for size in ceilings.products
-        ]
+        self._products: dict[str, tuple[float, Callable[[], object]]] = {}
+        for size in ceilings.products:
+            flops = 2.0 * int(size) ** 3
+            number = max(1, round(SAMPLE_S * ceilings.flops / flops))
+            action = partial(_repeat, _product(int(size), self._device, dtype), number)
+            self._products[size] = (number * flops, action)
         num_bytes, ways = _reads(self._device, dtype, ceilings.read_bytes)
         best = max(ceilings.reads, key=lambda name: ceilings.reads[name].best)
         self._read = (float(num_bytes), ways[best])
 
-    def flops(self) -> float:
-        """The best of one product of each size, FLOP/s."""
-        return self._best(self._products)
+    def flops(self) -> dict[str, float]:
+        """FLOP/s of each size, over one product or as many as fill about `SAMPLE_S`."""
+        return {size: self._rate(*way) for size, way in self._products.items()}
 
     def read_bytes_per_s(self) -> float:
         """One reading, byte/s."""
-        return self._best([self._read])
+        return self._rate(*self._read)
 
     @torch.inference_mode()
-    def _best(self, ways: list[tuple[float, Callable[[], Tensor]]]) -> float:
-        return max(work / max(kernel_seconds(way, self._device), 1e-9) for work, way in ways)
+    def _rate(self, work: float, action: Callable[[], object]) -> float:
+        return work / max(kernel_seconds(action, self._device), 1e-9)
+
+
+def _repeat(action: Callable[[], object], number: int) -> None:
+    for _ in range(number):
+        action()
 
 
 def _rates(

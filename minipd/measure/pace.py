@@ -13,7 +13,7 @@ from minipd.model.load import LoadedModel
 from minipd.pools.paced import Pace
 from minipd.request import SamplingParams
 
-PROMPT_TOKENS = (1, 32, 128, 512)
+PROMPT_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512)
 BATCH_SIZES = (1, 2, 4, 8, 16)
 SHORT, LONG = 32, 512  # tokens of context behind a decode
 BLOCK_SIZE = 16

@@ -23,8 +23,9 @@ RULE = (
     "best sample; the run's is the median of the rounds, one before each repetition and one after "
     "the last. MFU and MBU are medians of the repetitions' shares of ceilings sampled beside them, "
     "for a machine's speed may change within seconds: prefill's of the mean of one sample before "
-    "and one after it (the best of one product of each size), decode's of the median of readings "
-    "that took turns with its passes; decode's MFU alone takes the run's ceiling. Ratios are "
+    "and one after it (of products of the size with the highest median over the run, so that the "
+    "luck of a moment is no ceiling), decode's of the median of readings that took turns with its "
+    "passes; decode's MFU alone takes the run's ceiling. Ratios are "
     "medians of pairs of alternating runs; decode runs of all engines and sizes take turns, a few "
     "passes at a time."
 )
@@ -39,9 +40,10 @@ class RawRuns:
     peer_prefill: list[float] = field(default_factory=list[float])
     peer_decode: list[float] = field(default_factory=list[float])
     ceilings: list[Ceilings] = field(default_factory=list[Ceilings])
-    # Sampled beside each repetition: FLOP/s beside both engines' prefill, byte/s beside decode.
-    prefill_flops: list[float] = field(default_factory=list[float])
-    peer_prefill_flops: list[float] = field(default_factory=list[float])
+    # Sampled beside each repetition: FLOP/s by size of product beside both engines' prefill, byte/s
+    # beside decode.
+    prefill_flops: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
+    peer_prefill_flops: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
     decode_reads: list[float] = field(default_factory=list[float])
     # Distinct experts per layer and step, counted apart, by number of sequences; empty if dense.
     experts_read: dict[int, float] = field(default_factory=dict[int, float])
@@ -54,13 +56,14 @@ class Work:
 
     config: ModelConfig
     bytes_per_value: int
+    product: str  # the size of product that sets the ceiling of prefill
     flops: float  # the run's, for the operations of decode, which no sample stands beside
     read_bytes_per_s: list[float]
     experts_read: dict[int, float]
 
-    def prefill_mfu(self, rates: list[float], flops: list[float]) -> float:
+    def prefill_mfu(self, rates: list[float], flops: list[dict[str, float]]) -> float:
         per_token = counts.prefill_flops(self.config, PROMPT_TOKENS) / PROMPT_TOKENS
-        return _share(rates, per_token, flops)
+        return _share(rates, per_token, [sample[self.product] for sample in flops])
 
     def decode_mbu(self, rates: list[float], size: int = 1) -> float:
         num_bytes = self.step_bytes(size, counts.mean_context(DECODE_STEPS)) / size
@@ -75,6 +78,11 @@ class Work:
         return counts.decode_bytes(self.config, self.bytes_per_value, size, context, read)
 
 
+def best_product(samples: list[dict[str, float]]) -> str:
+    """The size of product that was fastest in the median of all samples."""
+    return max(samples[0], key=lambda size: median(sample[size] for sample in samples))
+
+
 def _share(rates: list[float], work_per_token: float, ceilings: list[float]) -> float:
     """Each repetition's tokens/s times the work of a token, over its own ceiling; the median."""
     return work_per_token * paired_ratios(rates, ceilings).median
@@ -83,7 +91,8 @@ def _share(rates: list[float], work_per_token: float, ceilings: list[float]) -> 
 def build_record(config: ModelConfig, bytes_per_value: int, runs: RawRuns) -> dict[str, Any]:
     """Every figure of a run, from raw rates alone."""
     flops = median(c.flops for c in runs.ceilings)
-    work = Work(config, bytes_per_value, flops, runs.decode_reads, runs.experts_read)
+    product = best_product(runs.prefill_flops + runs.peer_prefill_flops)
+    work = Work(config, bytes_per_value, product, flops, runs.decode_reads, runs.experts_read)
     return {
         "pp512": Samples(tuple(runs.prefill)).mean,
         "tg128": Samples(tuple(runs.decode[1])).mean,
@@ -97,6 +106,7 @@ def build_record(config: ModelConfig, bytes_per_value: int, runs: RawRuns) -> di
             "read_bytes_per_s": median(c.read_bytes_per_s for c in runs.ceilings),
             "rounds": [ceilings.to_dict() for ceilings in runs.ceilings],
             "beside": {
+                "product": product,
                 "pp512": runs.prefill_flops,
                 "peer pp512": runs.peer_prefill_flops,
                 "tg128": runs.decode_reads,

@@ -5,7 +5,8 @@ is the business of `attend`, which the caller passes in; so the same forward pas
 notebook cache, the paged store, and a prefill whose KV leaves layer by layer.
 
 Weights are stored (in, out), so that a layer reads `y = x @ W`, and fused: one product makes q, k
-and v, one makes gate and up. On a CPU a single row against (in, out) also streams faster.
+and v, one makes gate and up. On a CPU a single row against (in, out) also streams faster. The two
+numbers of q and k that the rotary embedding turns together lie side by side (`recipe.py`).
 """
 
 from __future__ import annotations
@@ -57,16 +58,16 @@ class DecoderLayer(nn.Module):
         self.gate_up = _weight(c.hidden_size, 2 * c.ffn_size)  # (E, 2F)
         self.down = _weight(c.ffn_size, c.hidden_size)  # (F, E)
 
-    def forward(self, index: int, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+    def forward(self, index: int, x: Tensor, turns: Tensor, attend: Attend) -> Tensor:
         """Layer number `index` on `x` (T, E), which it updates in place and returns."""
         eps = self.config.rms_norm_eps
-        q, k, v = self.project(rms_norm(x, self.input_norm, eps), cos, sin)
+        q, k, v = self.project(rms_norm(x, self.input_norm, eps), turns)
         mixed = attend(index, q, k, v)  # (T, H, D)
         x.addmm_(mixed.reshape(len(x), -1), self.o)  # (T, E)
         gate_up = rms_norm(x, self.post_norm, eps) @ self.gate_up  # (T, 2F)
         return x.addmm_(swiglu(gate_up), self.down)  # (T, E)
 
-    def project(self, h: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, h: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (T, H, D), keys and values (T, K, D) of `h` (T, E), the first two rotated."""
         c = self.config
         qkv = h @ self.qkv if self.qkv_bias is None else torch.addmm(self.qkv_bias, h, self.qkv)
@@ -75,8 +76,8 @@ class DecoderLayer(nn.Module):
         if self.q_norm is not None and self.k_norm is not None:
             q, k = rotated.tensor_split((c.num_heads,), dim=1)
             q, k = (rms_norm(t, w, c.rms_norm_eps) for t, w in ((q, self.q_norm), (k, self.k_norm)))
-            return rotate(q, cos, sin), rotate(k, cos, sin), v
-        q, k = rotate(rotated, cos, sin).tensor_split((c.num_heads,), dim=1)
+            return rotate(q, turns), rotate(k, turns), v
+        q, k = rotate(rotated, turns).tensor_split((c.num_heads,), dim=1)
         return q, k, v
 
 
@@ -89,10 +90,10 @@ class SparseLayer(DecoderLayer):
         del self.gate_up, self.down  # each expert has its own
         self.experts = Experts(config.experts, config.hidden_size)
 
-    def forward(self, index: int, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+    def forward(self, index: int, x: Tensor, turns: Tensor, attend: Attend) -> Tensor:
         """Layer number `index` on `x` (T, E), which it updates in place and returns."""
         eps = self.config.rms_norm_eps
-        q, k, v = self.project(rms_norm(x, self.input_norm, eps), cos, sin)
+        q, k, v = self.project(rms_norm(x, self.input_norm, eps), turns)
         mixed = attend(index, q, k, v)  # (T, H, D)
         x.addmm_(mixed.reshape(len(x), -1), self.o)  # (T, E)
         return x.add_(self.experts(rms_norm(x, self.post_norm, eps)))  # (T, E)
@@ -114,14 +115,14 @@ class Decoder(nn.Module):
         self.num_groups = num_head_groups(config.vocab_size)  # C
         group_size = config.vocab_size // self.num_groups
         self.head = _weight(self.num_groups, config.hidden_size, group_size)  # (C, E, V/C)
-        self._rope: tuple[Tensor, Tensor] | None = None
+        self._turns: Tensor | None = None
 
     def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Hidden rows (T, E) after the last norm. `token_ids` and `positions` are int64 (T,)."""
         x = self.embed_tokens(token_ids)  # (T, E)
-        cos, sin = self.rope(positions)  # (T, 1, D/2)
+        turns = self.turns(positions)  # (T, 1, D/2)
         for index, layer in enumerate(self.layers):
-            x = layer(index, x, cos, sin, attend)  # (T, E)
+            x = layer(index, x, turns, attend)  # (T, E)
         return rms_norm(x, self.final_norm, self.config.rms_norm_eps)  # (T, E)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -136,15 +137,13 @@ class Decoder(nn.Module):
         size = self.head.shape[-1]
         return self.head[token_ids // size, :, token_ids % size]  # (T, E)
 
-    def rope(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines (T, 1, D/2) of the positions, from a table made at the first call."""
-        if self._rope is None:
+    def turns(self, positions: Tensor) -> Tensor:
+        """For `rotate`: complex (T, 1, D/2) of the positions, from a table made at first use."""
+        if self._turns is None:
             speeds = torch.tensor(
                 self.config.rope.inverse_frequencies(self.config.head_dim), dtype=torch.float32
             )  # (D/2,)
             steps = torch.arange(self.config.max_context, dtype=torch.float32)  # (S,)
-            angles = torch.outer(steps, speeds)  # (S, D/2)
-            like = self.head
-            self._rope = (angles.cos().to(like)[:, None], angles.sin().to(like)[:, None])
-        cos, sin = self._rope  # (S, 1, D/2)
-        return cos[positions], sin[positions]  # (T, 1, D/2)
+            angles = torch.outer(steps, speeds)[:, None]  # (S, 1, D/2)
+            self._turns = torch.complex(angles.cos(), angles.sin()).to(self.head.device)
+        return self._turns[positions]  # (T, 1, D/2)

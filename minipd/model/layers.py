@@ -19,17 +19,15 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return (x * scale).to(x.dtype).mul_(weight)  # (..., n)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary position embedding (arXiv:2104.09864), halves layout: dimension i pairs with i + D/2.
+def rotate(x: Tensor, turns: Tensor) -> Tensor:
+    """Rotary position embedding (arXiv:2104.09864): numbers 2i and 2i + 1 of a head are one point
+    in a plane, which is turned by an angle that grows with the position.
 
-    `x` is (T, heads, D); `cos` and `sin` are (T, 1, D/2).
+    A turn is a multiplication by a complex number of length 1, done in float32 whatever the dtype
+    of `x` (T, heads, D). `turns` is complex (T, 1, D/2).
     """
-    first, second = x.tensor_split(2, dim=-1)  # (T, heads, D/2) each
-    out = torch.empty_like(x, memory_format=torch.contiguous_format)  # (T, heads, D)
-    out_first, out_second = out.tensor_split(2, dim=-1)
-    torch.mul(first, cos, out=out_first).addcmul_(second, sin, value=-1)
-    torch.mul(second, cos, out=out_second).addcmul_(first, sin)
-    return out
+    points = x.float().view(torch.complex64)  # (T, heads, D/2)
+    return (points * turns).view(torch.float32).to(x.dtype)  # (T, heads, D)
 
 
 def swiglu(gate_up: Tensor) -> Tensor:

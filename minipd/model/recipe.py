@@ -18,6 +18,7 @@ class Fused:
     name: str
     parts: tuple[tuple[str, Shape], ...]
     experts: int = 0  # the parts belong to so many experts in turn, and each makes a layer of it
+    rotated: int = 0  # so many heads at its beginning are rotated: their pairs come side by side
 
     @property
     def num_values(self) -> int:
@@ -47,13 +48,14 @@ def _layer(c: ModelConfig, ours: str, theirs: str) -> Iterator[Fused]:
     attention, mlp, size = f"{theirs}self_attn.", f"{theirs}mlp.", c.hidden_size
     yield Fused(f"{ours}input_norm", ((f"{theirs}input_layernorm.weight", (size,)),))
     qkv = tuple((f"{attention}{x}_proj.weight", (n, size)) for x, n in rows.items())
-    yield Fused(f"{ours}qkv", qkv)
+    rotated = c.num_heads + c.num_kv_heads
+    yield Fused(f"{ours}qkv", qkv, rotated=rotated)
     if c.qkv_bias:
         biases = tuple((f"{attention}{x}_proj.bias", (n,)) for x, n in rows.items())
-        yield Fused(f"{ours}qkv_bias", biases)
+        yield Fused(f"{ours}qkv_bias", biases, rotated=rotated)
     if c.qk_norm:
-        yield Fused(f"{ours}q_norm", ((f"{attention}q_norm.weight", (c.head_dim,)),))
-        yield Fused(f"{ours}k_norm", ((f"{attention}k_norm.weight", (c.head_dim,)),))
+        for x in ("q_norm", "k_norm"):
+            yield Fused(f"{ours}{x}", ((f"{attention}{x}.weight", (c.head_dim,)),), rotated=1)
     yield Fused(f"{ours}o", ((f"{attention}o_proj.weight", (size, rows["q"])),))
     yield Fused(f"{ours}post_norm", ((f"{theirs}post_attention_layernorm.weight", (size,)),))
     if c.experts and c.has_experts(int(ours.split(".")[1])):

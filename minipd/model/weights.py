@@ -193,6 +193,8 @@ def build(config: ModelConfig, folder: Path, device: torch.device, dtype: torch.
         memory = WeightMemory(num_bytes, device)
         for fused in fusings:
             value = _load(fused, lambda name: checkpoint.tensor(name).to(device, dtype), memory)
+            if fused.rotated:
+                _pair_up(value, fused.rotated, config.head_dim)
             set_module_tensor_to_device(
                 decoder, fused.name, device, value=value, dtype=dtype, clear_cache=False
             )
@@ -213,6 +215,17 @@ def _load(fused: Fused, read: Callable[[str], Tensor], memory: WeightMemory) -> 
         whole[expert].copy_(value)
     assert whole is not None, "a layer has at least one expert"
     return whole
+
+
+def _pair_up(value: Tensor, num_heads: int, head_dim: int) -> None:
+    """Reorder the first heads of `value` (..., heads D) in place: what a checkpoint has at i and
+    i + D/2 of a head, and the rotary embedding turns together, comes to 2i and 2i + 1.
+
+    Queries and keys change alike, so no product of the two changes.
+    """
+    rotated = value[..., : num_heads * head_dim]
+    halves = rotated.unflatten(-1, (num_heads, 2, head_dim // 2))  # (..., heads, 2, D/2)
+    rotated.copy_(halves.transpose(-2, -1).flatten(-3))  # (..., heads D)
 
 
 def _fuse(parts: list[Tensor], fused: Fused) -> Tensor:

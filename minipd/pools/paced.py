@@ -8,7 +8,6 @@ is shown of such a run must say that it was paced.
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections.abc import Callable
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
@@ -17,11 +16,12 @@ from hashlib import blake2b
 from minipd.cache.store import KVStore
 from minipd.engine.batch import Chunk
 from minipd.model.config import ModelConfig
+from minipd.sched.step_times import step_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Measured step times in seconds, straight lines between the points, extended past the ends.
+    """Measured step times in seconds (`step_seconds` says what comes between the points).
 
     `prefill` is (prompt tokens, seconds) of a prompt alone. `decode` is (sequences, seconds) with
     little context, and `per_context_token_s` what each token of context in the batch adds.
@@ -37,25 +37,9 @@ class Pace:
                 raise ValueError(f"A pace needs two or more rising {name} points, got {points}.")
 
     def seconds(self, chunks: Items[Chunk]) -> float:
-        """Duration of a step: its prompts one after another, and its decodes together."""
-        decodes = [c for c in chunks if len(c.token_ids) == 1]
-        total = sum(
-            interpolate(self.prefill, c.stop)
-            - (interpolate(self.prefill, c.start) if c.start else 0)
-            for c in chunks
-            if len(c.token_ids) > 1
-        )
-        if decodes:
-            context = sum(c.stop for c in decodes)
-            total += interpolate(self.decode, len(decodes)) + context * self.per_context_token_s
-        return max(0.0, total)
-
-
-def interpolate(points: Items[tuple[float, float]], x: float) -> float:
-    """The line through the two points nearest to `x`."""
-    at = min(max(bisect_left(points, (x, 0.0)), 1), len(points) - 1)
-    (x0, y0), (x1, y1) = points[at - 1], points[at]
-    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+        """Duration of a step."""
+        pieces = [(len(c.token_ids), c.start) for c in chunks]
+        return step_seconds(self.prefill, self.decode, self.per_context_token_s, pieces, 0, 0)
 
 
 class PacedExecutor:

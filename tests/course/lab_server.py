@@ -18,6 +18,7 @@ SETTINGS = {
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
 }
+PAGE_LIMIT_MS = 300_000  # a page that is not there by then never will be
 READY = """async () => {
     const app = window.jupyterapp; await app.restored;
     const panel = app.shell.currentWidget;
@@ -69,11 +70,11 @@ def lab(root, home):
             stderr=log,
         )
         try:
-            wait_until(lambda: urllib.request.urlopen(f"{url}/api/status", timeout=2), 90)
+            wait_until(lambda: urllib.request.urlopen(f"{url}/api/status", timeout=20), 300)
             yield url
         finally:
             server.terminate()
-            server.wait(20)
+            server.wait(100)
 
 
 def wait_until(action, limit_s):
@@ -90,19 +91,22 @@ def wait_until(action, limit_s):
 
 @contextlib.contextmanager
 def browser_page():
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser.new_context(viewport={"width": 1280, "height": 1000}).new_page()
+        expect.set_options(timeout=PAGE_LIMIT_MS)
+        page = browser.new_context(viewport={"width": 1280, "height": 1000}).new_page()
+        page.set_default_timeout(PAGE_LIMIT_MS)
+        yield page
         browser.close()
 
 
 def open_notebook(page, url, path):
     """Open a notebook and wait until its kernel really answers."""
     page.goto(f"{url}/lab/tree/{path}?reset", wait_until="domcontentloaded")
-    page.wait_for_selector(".jp-Notebook", timeout=90_000)
-    page.wait_for_selector("#jupyterlab-splash", state="detached", timeout=90_000)
+    page.wait_for_selector(".jp-Notebook")
+    page.wait_for_selector("#jupyterlab-splash", state="detached")
     page.evaluate(READY)
 
 

@@ -294,19 +294,19 @@ def test_cancelled_while_its_kv_is_fetched(
 
     def slowly(name: bytes, into: object) -> None:
         is_reading.set()
-        may_go_on.wait(10)
+        may_go_on.wait(120)
         read(name, into)
 
     monkeypatch.setattr(tiers.folder, "read", slowly)
     sequence = llm.submit(text_of(60, 1), GREEDY)
     stepping = threading.Thread(target=llm.step)
     stepping.start()
-    assert is_reading.wait(10)
+    assert is_reading.wait(120)
     cancelling = threading.Thread(target=llm._withdraw, args=([sequence.id],))
     cancelling.start()
     may_go_on.set()
-    stepping.join(10)
-    cancelling.join(10)
+    stepping.join(120)
+    cancelling.join(120)
     assert sequence.finish_reason == "cancelled"
     assert_clean(llm)
 

@@ -1,7 +1,12 @@
-"""The proof: SmolLM2's greedy answers are those of transformers' `generate`."""
+"""The proof: SmolLM2's greedy answers are those of transformers' `generate`.
+
+Scores agree within 1e-3. A text for which rounding alone moves them further (the token 0, which is
+no beginning of any real text) must not take us further from float64 than transformers itself is.
+"""
 
 from __future__ import annotations
 
+import copy
 from random import Random
 from typing import Any
 
@@ -9,7 +14,14 @@ import pytest
 import torch
 
 from minipd.llm import LLM
-from minipd.measure.same_tokens import Summary, compare, logits_of, summarise
+from minipd.measure.same_tokens import (
+    MAX_LOGIT_DIFFERENCE,
+    LogitsOf,
+    Summary,
+    compare,
+    logits_of,
+    summarise,
+)
 from minipd.model.load import LoadedModel
 from minipd.request import SamplingParams
 
@@ -54,25 +66,44 @@ def generate(theirs: Any, prompt: list[int]) -> list[int]:
     return out[0, len(prompt) :].tolist()
 
 
-def judge(model: LoadedModel, theirs: Any, prompts: list[list[int]]) -> Summary:
+def scores_of(theirs: Any) -> LogitsOf:
     @torch.inference_mode()
-    def their_logits(token_ids: list[int], rows: range) -> torch.Tensor:
+    def logits(token_ids: list[int], rows: range) -> torch.Tensor:
         return theirs(torch.tensor([token_ids])).logits[0, rows.start : rows.stop]
 
+    return logits
+
+
+def judge(
+    model: LoadedModel, theirs: Any, prompts: list[list[int]]
+) -> tuple[Summary, list[list[int]]]:
+    """The verdict, and the texts whose scores differ by more than 1e-3."""
     llm = LLM(model, num_kv_blocks=400)
     ours = [c.token_ids for c in llm.generate(prompts, SamplingParams(NUM_TOKENS))]
     expected = [generate(theirs, prompt) for prompt in prompts]
-    return summarise(
-        compare(p, e, o, their_logits, logits_of(model.decoder), measure_equal=True)
+    found = [
+        compare(p, e, o, scores_of(theirs), logits_of(model.decoder), measure_equal=True)
         for p, e, o in zip(prompts, expected, ours)
-    )
+    ]
+    far = [
+        p + e
+        for p, e, one in zip(prompts, expected, found)
+        if (one.max_logit_difference or 0.0) > MAX_LOGIT_DIFFERENCE
+    ]
+    return summarise(found), far
+
+
+def furthest(a: LogitsOf, b: LogitsOf, text: list[int]) -> torch.Tensor:
+    """By how much two models' scores differ at most, at each place of a text: (T,)."""
+    rows = range(len(text))
+    return (a(text, rows).double() - b(text, rows).double()).abs().amax(-1)
 
 
 @pytest.mark.slow
 def test_a_few_prompts(smollm2: LoadedModel, theirs: Any) -> None:
     prompts = [smollm2.tokenizer.encode(text) for text in TEXTS[:2]]
-    summary = judge(smollm2, theirs, [*prompts, [1]])
-    assert summary.passed and summary.max_logit_difference < 1e-3, summary
+    summary, _ = judge(smollm2, theirs, [*prompts, [1]])
+    assert summary.passed and summary.max_logit_difference < MAX_LOGIT_DIFFERENCE, summary
 
 
 @pytest.mark.slow
@@ -84,5 +115,10 @@ def test_varied_prompts(smollm2: LoadedModel, theirs: Any) -> None:
     prompts += [llm.token_ids("The quick brown fox jumps over the lazy dog. " * 300)[:2000]]
     prompts += [Random(3).choices(range(10, smollm2.config.vocab_size), k=300)]
     assert len(prompts) >= 20
-    summary = judge(smollm2, theirs, prompts)
-    assert summary.passed and summary.max_logit_difference < 1e-3, summary
+    summary, far = judge(smollm2, theirs, prompts)
+    assert summary.passed and [text[:1] for text in far] in ([], [[0]]), (summary, far)
+    for text in far:
+        exact, ours = scores_of(copy.deepcopy(theirs).double()), logits_of(smollm2.decoder)
+        apart = furthest(ours, scores_of(theirs), text) > MAX_LOGIT_DIFFERENCE
+        we, they = furthest(ours, exact, text), furthest(scores_of(theirs), exact, text)
+        assert (we[apart] <= they[apart]).all(), (we, they)

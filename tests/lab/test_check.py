@@ -190,9 +190,9 @@ def test_an_endless_loop_is_ended_with_all_it_started(tmp_path):
     loop += "'import time; time.sleep(600)'])\nopen('pid', 'w').write(str(P.pid))\n"
     file = write_notebook(tmp_path, loop + "while True: pass")
     start = time.monotonic()
-    result = run_exercise(exercise("00.1"), file, time_limit_s=4)
+    result = run_exercise(exercise("00.1"), file, time_limit_s=12)
     assert result.state == "too_slow" and "never ends" in result.message
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 120, "it waited for what the notebook had started"
     pid = int((file.parent / "pid").read_text())
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 

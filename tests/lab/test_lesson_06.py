@@ -1,6 +1,7 @@
 """What lesson 06 calls: the trace on two servers, its freezes and figures, and the queue."""
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -16,8 +17,10 @@ from minipd.measure.demo import Phases
 from minipd.measure.real_hardware import A100X8, H100X8
 from minipd.measure.stalls import undisturbed_step_s
 from minipd.model.load import load
-from minipd.pools.cluster import Run
+from minipd.pools.cluster import Cluster, Run
+from minipd.pools.paced import Pace
 from minipd.timeline import Event
+from tests.counted_clock import count_time
 
 ROOT = Path(__file__).resolve().parents[2]
 UNPINNED = Cores((), 1)
@@ -114,8 +117,14 @@ def test_agreement_tells_a_bad_forecast_from_a_shaky_machine():
     assert "Indicative only" in crowded and "2.5 times as long as alone" in crowded
 
 
-@pytest.mark.slow
-def test_two_servers_serve_one_morning_in_every_order(model, capsys):
+PACE = Pace(((1.0, 0.002), (512.0, 0.1)), ((1.0, 0.002), (16.0, 0.003)))
+
+
+def test_two_servers_serve_one_morning_in_every_order(model, capsys, monkeypatch):
+    """Paced, and on a clock that is counted: the documents come while all chats are written."""
+    count_time(monkeypatch)
+    paced = lambda setup: Cluster(replace(setup, pool="threads", pace=PACE))  # noqa: E731
+    monkeypatch.setattr(collision, "Cluster", paced)
     servers = collision.Servers(model, UNPINNED, step_s=0.002)
     try:
         first = servers.serve("colocated")

@@ -4,6 +4,7 @@ import importlib
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -53,6 +54,7 @@ from minipd.measure.links import LinkFit
 from minipd.measure.real_hardware import H100X8
 from minipd.pools.links.emulated import NETWORKS, Network
 from minipd.sched.router import WorkerLoad
+from tests.counted_clock import count_time
 
 FACTS = read_facts(ROOT / "course" / "facts.yaml")
 # 10,000 bytes a token, 10 layers, 4 chats, 1,000 tokens/s, steps of 10 ms.
@@ -179,18 +181,28 @@ def test_a_fit_is_checked_on_sizes_that_it_has_not_seen():
     assert bent.worst_error > 0.10 or bent.fit.latency_s == pytest.approx(0.001)
 
 
-def test_an_emulated_network_is_fitted_back():
+@pytest.fixture
+def counted(monkeypatch):
+    """The wire and who waits for it live by a clock that is counted."""
+    clock = count_time(monkeypatch)
+    wait = lambda seconds: clock.move_to(clock.now + seconds)  # noqa: E731
+    times = SimpleNamespace(perf_counter=clock.monotonic, sleep=wait)
+    monkeypatch.setattr(importlib.import_module("minipd.lab.link_trials"), "time", times)
+
+
+def test_an_emulated_network_is_fitted_back(counted):
     network = Network(0.02, 1e6)
     samples = time_emulated(network, (1, 2, 4, 8), rounds=4, layout=SMALL)
     fit = fit_and_check(samples).fit
-    assert 0.01 < fit.latency_s < 0.05 and fit.bytes_per_s == pytest.approx(1e6, rel=0.4)
+    assert fit.latency_s == pytest.approx(0.02, rel=0.05)
+    assert fit.bytes_per_s == pytest.approx(1e6, rel=0.05)
     for num_bytes, seconds in samples:
-        assert seconds >= LinkFit(0.02, 1e6).seconds(num_bytes)
+        assert seconds >= LinkFit(0.02, 1e6).seconds(num_bytes) - 1e-9
 
 
-def test_two_hand_offs_on_one_port_take_twice_as_long():
+def test_two_hand_offs_on_one_port_take_twice_as_long(counted):
     alone, both = two_senders(Network(0.0, 200e6), blocks=8, rounds=2)
-    assert min(both) > 1.4 * alone
+    assert all(one == pytest.approx(2 * alone, rel=0.05) for one in both)
 
 
 def test_copies_and_fresh_memory_are_timed():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +14,7 @@ from minipd.lab.goodput_sweep import MODES, SEEDS
 from minipd.measure.metrics import run_metrics
 from minipd.measure.slo import SLO
 from minipd.pools.paced import Pace
+from tests.counted_clock import count_time
 
 ROOT = Path(__file__).resolve().parents[2]
 # A quarter of a minute of the lesson's model in about a second: ten times this course's machine.
@@ -151,23 +152,37 @@ def test_a_claim_is_tried_at_the_winner_s_goodput(swept):
 
 def test_a_watchman_notices_a_standstill(monkeypatch):
     with paced_runs.Watchman() as watchman:
-        time.sleep(0.1)
-    assert watchman.longest_s < 5.0
-    slept = iter([0.0, 3.0, 3.0, 3.0])
-    stood = paced_runs.Watchman()
-    monkeypatch.setattr(paced_runs.time, "monotonic", lambda: next(slept))
-    monkeypatch.setattr(stood._over, "wait", lambda _: stood._over.set())
-    stood.run()
-    assert stood.longest_s == pytest.approx(2.98)
+        pass
+    assert not watchman.is_alive()
+    for woke_s, longest_s in ((0.02, 0.0), (3.0, 2.98)):
+        moments = iter([0.0, woke_s])
+        stood = paced_runs.Watchman()
+        clock = SimpleNamespace(monotonic=lambda m=moments: next(m))
+        monkeypatch.setattr(paced_runs, "time", clock)
+        monkeypatch.setattr(stood._over, "wait", lambda _, s=stood: s._over.set())
+        stood.run()
+        assert stood.longest_s == pytest.approx(longest_s)
 
 
 @pytest.fixture(scope="module")
 def tried():
-    return where_it_loses.try_cases(FAST, where_it_loses.losing_cases(FAST))
+    """On a clock that is counted, and so one run after another."""
+    with pytest.MonkeyPatch.context() as patch:
+        count_time(patch)
+        one_by_one = lambda wanted: [paced_runs.paced_run(*one) for one in wanted]  # noqa: E731
+        patch.setattr(where_it_loses, "all_at_once", one_by_one)
+        return where_it_loses.try_cases(FAST, where_it_loses.losing_cases(FAST))
 
 
-@pytest.mark.serial  # workers that sleep by the clock
 @pytest.mark.slow
+def test_runs_at_once_keep_apart():
+    case = where_it_loses.losing_cases(FAST)["low load"]
+    runs = paced_runs.all_at_once([(FAST, "colocated", case), (FAST, "disaggregated", case)])
+    assert [len(run.outputs) for run in runs] == [len(case.rows)] * 2
+    committed = [any(e.kind == "committed" for e in run.timeline) for run in runs]
+    assert committed == [False, True], "in the order in which they were asked for"
+
+
 def test_both_sides_of_a_case_get_the_same_requests(tried):
     for one in tried.values():
         finished = [len(one.requests(side)) for side in one.runs]
@@ -175,7 +190,6 @@ def test_both_sides_of_a_case_get_the_same_requests(tried):
         assert all(not any(run.leaked_blocks.values()) for run in one.runs.values())
 
 
-@pytest.mark.serial  # workers that sleep by the clock
 def test_the_split_loses_where_the_lesson_says_so(tried):
     times = {name: where_it_loses.slower(one) for name, one in tried.items()}
     assert times["wrong ratio"] > 1.5 and times["memory held twice"] > 1.2
@@ -183,8 +197,6 @@ def test_the_split_loses_where_the_lesson_says_so(tried):
     assert 0.8 < times["low load"] < 1.3
 
 
-@pytest.mark.serial  # workers that sleep by the clock
-@pytest.mark.slow
 def test_a_slow_link_delays_the_second_token_and_not_the_first(tried):
     together, apart = (tried["slow link"].requests(side) for side in tried["slow link"].runs)
     assert where_it_loses.second_token_s(apart) > 3 * where_it_loses.second_token_s(together)
@@ -193,7 +205,6 @@ def test_a_slow_link_delays_the_second_token_and_not_the_first(tried):
     assert first[1] < 2 * first[0]
 
 
-@pytest.mark.serial  # workers that sleep by the clock
 def test_a_wait_for_notes_is_not_called_a_freeze(tried):
     picture = tried["slow link"].picture()
     assert "waits for notes" in picture.svg and "waits for notes:" in picture.alt
@@ -202,7 +213,6 @@ def test_a_wait_for_notes_is_not_called_a_freeze(tried):
     assert not any(row[2].startswith("frozen") for row in apart)
 
 
-@pytest.mark.serial  # workers that sleep by the clock
 def test_the_reader_is_idle_when_prompts_are_short(tried):
     run = tried["short prompts"].runs["disaggregated"]
     summary = run_metrics(run.timeline).result()
@@ -211,7 +221,6 @@ def test_the_reader_is_idle_when_prompts_are_short(tried):
     assert "prefill" in where_it_loses.busy_text(run)
 
 
-@pytest.mark.serial  # workers that sleep by the clock
 def test_a_case_has_a_picture_in_words(tried):
     picture = tried["wrong ratio"].picture()
     assert "wrong ratio (paced)" in picture.alt and picture.rows

@@ -11,10 +11,11 @@ from course.source import read_cells
 from minipd.fleet.fleet import Fleet, WorkerKind
 from minipd.fleet.simulate import Simulation
 from minipd.fleet.sources import equal_requests
-from minipd.fleet.timers import PointTimer, interpolate
+from minipd.fleet.timers import PointTimer
 from minipd.lab import bill_dial, claims
 from minipd.lab import fleet_runs as fleet
 from minipd.sched.limits import Limits
+from minipd.sched.step_times import interpolate
 
 EASY = bill_dial.Pools(1, 9, 10_000.0, 10_000.0, 1.0, prompt=1000)
 

@@ -63,15 +63,17 @@ LOG: list[str] = []
 
 
 class ScriptedBeside:
-    """The machine's arithmetic doubles from sample to sample; its reads take turns at 2 and 8."""
+    """The machine's arithmetic doubles from sample to sample, but for one lucky moment of small
+    products; its reads take turns at 2 and 8."""
 
     def __init__(self, ceilings: Ceilings) -> None:
         self.samples = 0
 
-    def flops(self) -> float:
+    def flops(self) -> dict[str, float]:
         LOG.append("flops")
         self.samples += 1
-        return 1e9 * 2 ** (self.samples - 1)
+        now = 1e9 * 2 ** (self.samples - 1)
+        return {"1024": 5 * now if self.samples == 2 else 0.9 * now, "2048": now}
 
     def read_bytes_per_s(self) -> float:
         LOG.append("reads")
@@ -186,7 +188,7 @@ def test_a_real_run_of_both_engines(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_what_scatters_is_remarked(tiny: LoadedModel) -> None:
     runs = RawRuns([100.0, 50.0, 100.0, 50.0], {1: [10.0] * 4}, [], [], [ceilings()] * 5)
-    runs.prefill_flops, runs.decode_reads = [1e9] * 4, [1e9] * 4
+    runs.prefill_flops, runs.decode_reads = [{"1024": 1e9}] * 4, [1e9] * 4
     (remark,) = spread_remarks(runs)
     assert remark.startswith("pp512 spread by")
     assert build_record(tiny.config, 4, runs)["pp512"] == 75.0

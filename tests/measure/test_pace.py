@@ -24,7 +24,27 @@ def test_tiny_gets_a_pace(tiny: LoadedModel) -> None:
     assert [n for n, _ in pace.prefill] == list(PROMPT_TOKENS)
     assert [b for b, _ in pace.decode] == list(BATCH_SIZES)
     assert all(s > 0 for _, s in pace.prefill) and pace.per_context_token_s >= 0
-    assert pace.prefill[-1][1] > pace.prefill[0][1]  # 512 tokens take longer than one
+
+
+def test_each_step_is_timed_for_itself(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a watch that counts a millisecond for every token that is read."""
+    read = [0]
+    forward = pace_module.Executor.forward
+
+    def watched(self, chunks):
+        read[0] += sum(len(c.token_ids) for c in chunks)
+        return forward(self, chunks)
+
+    def counted(action, device) -> float:
+        before = read[0]
+        action()
+        return 0.001 * (read[0] - before)
+
+    monkeypatch.setattr(pace_module.Executor, "forward", watched)
+    monkeypatch.setattr(pace_module, "seconds", counted)
+    pace = measure_pace(tiny, ONE, repetitions=1)
+    for steps in (pace.prefill, pace.decode):
+        assert [s for _, s in steps] == pytest.approx([0.001 * n for n, _ in steps])
 
 
 def test_a_short_context_is_kept(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +59,7 @@ def test_a_short_context_is_kept(tiny: LoadedModel, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(pace_module.Executor, "forward", watched)
     short = replace(tiny, config=replace(tiny.config, max_context=24))
     pace = measure_pace(short, ONE, repetitions=1)
-    assert [n for n, _ in pace.prefill] == [1, 23]
+    assert [n for n, _ in pace.prefill] == [1, 8, 16, 23]
     assert max(lengths) == 24
 
 

@@ -133,8 +133,8 @@ def test_interrupted_pip_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr(download, "_bytes_in", interrupted)
-    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
     with download.subprocess.Popen(command) as process:
         with pytest.raises(KeyboardInterrupt):
             download._watch(process, tmp_path)  # pyright: ignore[reportPrivateUsage]
-        assert process.wait(timeout=10) != 0
+        assert process.wait(timeout=60) != 0

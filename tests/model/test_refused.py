@@ -179,7 +179,7 @@ def test_sizes_that_the_weights_do_not_confirm(llama: Path) -> None:
         rewrite(llama / "config.json", **{key: value})
         refused(llama, "do not belong to its config.json")
         (llama / "config.json").write_text(config)
-    assert time.perf_counter() - started < 10
+    assert time.perf_counter() - started < 60  # seconds at most, where nothing is made of that size
 
 
 def test_nested_json(llama: Path) -> None:

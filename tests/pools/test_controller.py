@@ -21,6 +21,7 @@ from minipd.request import Request
 from minipd.sched.rebalance import Move, Observation, Rebalancer
 from minipd.sched.router import WorkerLoad
 from minipd.timeline import Event, EventKind
+from tests.counted_clock import count_time
 from tests.pools.helpers import ask, check_sound, events
 
 PREFILL, DECODE = [WorkerLoad("p")], [WorkerLoad("d")]
@@ -114,8 +115,10 @@ def shifting() -> list[Request]:
     return chats + [ask(f"doc{n}", 300, 3, 2 + n / 4.5) for n in range(36)]
 
 
-@pytest.mark.slow
-def test_a_cluster_follows_its_load(start: Callable[..., Cluster]) -> None:
+def test_a_cluster_follows_its_load(
+    monkeypatch: pytest.MonkeyPatch, start: Callable[..., Cluster]
+) -> None:
+    count_time(monkeypatch)
     cluster = start(num_prefill=1, num_decode=3, pace=PACE, num_blocks=512, prefix_reuse=False)
     fixed = cluster.run(shifting(), timeout_s=100)
     cluster.controller = Controller(

@@ -19,6 +19,7 @@ from minipd.pools.links.digests import Digests, Hashes, WeightedSums, position_w
 from minipd.pools.links.direct import SameProcess, SharedMemory
 from minipd.pools.links.emulated import NETWORKS, Emulated, Network, Wire, network
 from minipd.pools.links.probe import time_link
+from tests.counted_clock import count_time
 
 CPU = torch.device("cpu")
 BLOCKS, INTO = [4, 5, 6, 9, 2], [0, 1, 7, 8, 3]
@@ -44,12 +45,11 @@ def pair(kind: str, folder: str, dtype: torch.dtype) -> tuple[Link, Link]:
     return made[kind](), made[kind]()
 
 
-def wait_for(transfer: Transfer, timeout_s: float = 10.0) -> float:
-    began = time.monotonic()
+def wait_for(transfer: Transfer, timeout_s: float = 60.0) -> None:
+    give_up = time.monotonic() + timeout_s
     while not transfer.poll():
-        assert time.monotonic() - began < timeout_s, "the transfer never ends"
+        assert time.monotonic() < give_up, "the transfer never ends"
         time.sleep(1e-4)
-    return time.monotonic() - began
 
 
 def send(transfer: Transfer, num_layers: int) -> None:
@@ -93,7 +93,7 @@ def test_a_link_can_be_timed_between_two_processes(tmp_path):
     ends = [SharedMemory(str(tmp_path / "stores")) for _ in range(2)]
     timed = list(time_link(*ends, layout(), [1, 12, 1]))
     assert [num_bytes for num_bytes, _ in timed] == [3 * 2 * n * 256 for n in (1, 12, 1)]
-    assert all(0 < seconds < 5 for _, seconds in timed)
+    assert all(0 < seconds < 60 for _, seconds in timed)
 
 
 # -- runs -------------------------------------------------------------------------------------
@@ -191,37 +191,39 @@ def test_the_bytes_are_not_there_before_their_time():
     transfer = link.connect(source, link.expose(target)).begin()
     began = time.monotonic()
     send(transfer, 3)
-    assert time.monotonic() - began < 0.1, "the sender was held up"
-    time.sleep(0.1)
-    assert not transfer.poll() and not target.buffer.any(), "bytes came before the latency was over"
+    while not target.buffer.any() and not transfer.poll():
+        time.sleep(1e-4)
+    assert time.monotonic() - began >= 0.2, "bytes came before the latency was over"
     wait_for(transfer)
-    assert 0.2 <= time.monotonic() - began < 2
     assert torch.equal(target.buffer[:, :, INTO], source.buffer[:, :, BLOCKS])
     link.close()
 
 
-def test_writes_share_the_wire_and_pay_the_latency_once():
+def test_writes_share_the_wire_and_pay_the_latency_once(monkeypatch):
+    """On a clock that is counted: both are sent at once, then each delivery is looked at."""
+    clock = count_time(monkeypatch)
     link, source, target = emulated(Network(0.1, 5 * 2 * 256 / 0.05))  # 0.05 s a layer
     writer = link.connect(source, link.expose(target))
-    began = time.monotonic()
     first, second = writer.begin(), writer.begin()
     send(first, 3)
     send(second, 3)
-    wait_for(first)
-    assert not second.poll(), "the second hand-off overtook the first"
-    assert time.monotonic() - began >= 0.25
-    wait_for(second)
-    assert 0.4 <= time.monotonic() - began < 0.4 + 3 * 0.1, "6 x 0.05 s on the wire, 0.1 s once"
+    seen = []
+    while clock.under_way:
+        clock.move_to(99.0)
+        seen.append((round(clock.now, 6), first.poll(), second.poll()))
+    times = [0.15, 0.2, 0.25, 0.3, 0.35, 0.4]  # 6 x 0.05 s on the wire, 0.1 s once
+    assert seen == [(t, t >= 0.25, t >= 0.4) for t in times]
     link.close()
 
 
 def test_a_cut_wire_does_not_keep_anyone_waiting():
     link, source, target = emulated(Network(60.0, 1e3))
     transfer = link.connect(source, link.expose(target)).begin()
-    send(transfer, 3)
     began = time.monotonic()
+    send(transfer, 3)
+    assert not target.buffer.any(), "the sender was held up"
     link.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 45, "somebody waited for the latency of 60 s"
 
 
 def test_a_failed_delivery_is_told_by_its_own_transfer_only():
@@ -270,7 +272,7 @@ def test_a_wait_that_no_clock_can_do_is_told_by_its_transfer():
     failures: list[Exception] = []
     wire = Wire(Network(0.0, 1.0), 1)
     wire.carry(10**300, lambda: None, failures.append)
-    give_up = time.monotonic() + 5
+    give_up = time.monotonic() + 60
     while not failures and time.monotonic() < give_up:
         time.sleep(0.001)
     assert isinstance(failures[0], OverflowError)

@@ -16,6 +16,7 @@ from minipd.request import RequestError
 from minipd.sched.limits import Limits
 from minipd.sched.router import Threshold
 from minipd.timeline import Event
+from tests.counted_clock import count_time
 from tests.pools.helpers import answers, ask, check_same, check_sound, ending, events, mixed, when
 
 SLOW = Network(0.2, 5e6)  # a hand-off takes at least 0.2 s
@@ -45,9 +46,10 @@ QUICK, SLUGGISH = ((1.0, 0.0005), (16.0, 0.001)), ((1.0, 0.03), (16.0, 0.05))
     ("prefill", "decode"), [(FAST, SLUGGISH), (LATE, QUICK)], ids=["decode lags", "prefill lags"]
 )
 def test_one_phase_far_faster_than_the_other(
-    start: Callable[..., Cluster], prefill: object, decode: object
+    monkeypatch: pytest.MonkeyPatch, start: Callable[..., Cluster], prefill: object, decode: object
 ) -> None:
     """The queue forms before the slow pool, nothing is lost, and tokens are as in any other run."""
+    count_time(monkeypatch)
     setup = {"pace": Pace(prefill, decode), "limits": Limits(max_running=4)}  # type: ignore[arg-type]
     cluster, requests = start(**setup), [ask(f"r{n}", 40, 6) for n in range(16)]
     run = cluster.run(requests, timeout_s=60)
@@ -62,7 +64,10 @@ def test_one_phase_far_faster_than_the_other(
         assert sorted(decoding)[len(decoding) // 2] == 4
 
 
-def test_cancelled_during_the_hand_off(start: Callable[..., Cluster]) -> None:
+def test_cancelled_during_the_hand_off(
+    monkeypatch: pytest.MonkeyPatch, start: Callable[..., Cluster]
+) -> None:
+    count_time(monkeypatch)
     cluster, requests = start(network=SLOW), [ask("a", 60, 20), ask("b", 60, 3)]
     first_token: Callable[[Event], bool] = lambda e: (e.kind, e.request_id) == ("token", "a")  # noqa: E731
     when(cluster, first_token, lambda: cluster.cancel("a"))

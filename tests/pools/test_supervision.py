@@ -32,7 +32,7 @@ from minipd.timeline import TERMINAL_KINDS, Event
 from tests.pools.helpers import answers, ask, check_same, check_sound, ending, events, when
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are sent to processes")
-NOTICED_S = 3.0  # a second is the aim; a busy machine may take longer to run us
+NOTICED_S = 15.0  # a second is the aim; a heart that stands still is noticed after SILENT_S
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]
 
 
@@ -118,10 +118,10 @@ def test_submit_never_blocks(slow: Cluster) -> None:
         began = time.monotonic()
         for n in range(200):
             handle.submit(m.Connect("nobody", n, b"x" * 100_000))
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20, "the worker does not read while it is stopped"
     finally:
         worker.resume()
-    check_sound(slow.run([ask("a", 20, 3)], timeout_s=60), [ask("a", 20, 3)])
+    check_sound(slow.run([ask("a", 20, 3)], timeout_s=200), [ask("a", 20, 3)])
 
 
 # -- the parent -------------------------------------------------------------------------------
@@ -143,7 +143,8 @@ SCRIPT = """
             print(*cluster.notes, flush=True)
             cluster.on_event = begun
             params = SamplingParams(3500, ignore_eos=True)
-            cluster.run([Request(f"r{n}", (5, 6, n + 9), params) for n in range(4)])
+            while True:
+                cluster.run([Request(f"r{n}", (5, 6, n + 9), params) for n in range(4)])
 """
 
 
@@ -175,10 +176,10 @@ def test_the_parent_ends_and_takes_all_with_it(tmp_path: Path, how: str) -> None
             os.killpg(parent.pid, signal.SIGINT)
         else:
             parent.kill()
-        parent.wait(timeout=60)
-        _, alive = psutil.wait_procs(workers, timeout=60)
+        parent.wait(timeout=120)
+        _, alive = psutil.wait_procs(workers, timeout=120)
         assert not alive
-        give_up = time.monotonic() + 10
+        give_up = time.monotonic() + 60
         while Path(folder).exists() and time.monotonic() < give_up:
             time.sleep(0.05)
         assert not Path(folder).exists()
@@ -200,10 +201,10 @@ def test_cores_that_are_not_there() -> None:
 
 
 def test_a_worker_that_cannot_start(start: Callable[..., Cluster]) -> None:
-    before = threading.active_count()
+    before = threading.enumerate()
     with pytest.raises(ClusterError, match="Worker worker-. could not start: .*no-such-model"):
         start(model="no-such-model")
-    assert threading.active_count() == before
+    assert not [t for t in threading.enumerate() if "worker" in t.name and t not in before]
 
 
 def test_a_link_that_cannot_be_set_up(
@@ -280,7 +281,7 @@ def test_an_audit_waits_for_nobody_who_starts_meanwhile(
 
 def in_time(until: Callable[..., None]) -> Callable[..., None]:
     """The same waiting, with a shorter patience than that of a whole start."""
-    return lambda cluster, done: until(cluster, done, 60.0)
+    return lambda cluster, done: until(cluster, done, 120.0)
 
 
 def test_a_worker_that_crashes_again_and_again(
@@ -456,7 +457,7 @@ def test_a_pause_of_the_coordinator_is_no_silence_of_a_worker(
 def test_a_hung_process_is_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGSTOP leaves it alive for the system; its heart stops, and its requests go on elsewhere."""
     with Cluster(Setup(model="tiny", num_blocks=256)) as cluster:
-        monkeypatch.setattr("minipd.pools.spawn.SILENT_S", 10.0)
+        monkeypatch.setattr("minipd.pools.spawn.SILENT_S", 15.0)
         process_of(cluster, "worker-1").suspend()
         run = cluster.run([ask("one", 40)], timeout_s=240)
     assert any(e.kind == "worker_died" for e in run.timeline)

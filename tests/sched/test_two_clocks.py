@@ -215,7 +215,7 @@ class WatchedThread(spawn.ThreadWorker):
 
 def settle(cluster: Cluster, conductor: Conductor) -> None:
     """Until every worker sleeps through a step, or waits with nothing left to read."""
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 300
     while True:
         handles = cluster.supervisor.handles.values()
         quiet = [h.spec.name in conductor.sleeping or h.is_quiet for h in handles]  # type: ignore[attr-defined]

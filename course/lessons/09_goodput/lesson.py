@@ -196,7 +196,7 @@ print(f"DistServe's simulator takes its TPOT as {tools.distserve_tpot(yes)} s, a
 
 # %%
 from minipd.lab.goodput_sweep import serve, table_of_steps, traffic
-from minipd.pools.paced import interpolate
+from minipd.sched.step_times import interpolate
 
 pace = table_of_steps(llm.model)
 for tokens in (64, 160, 512):
@@ -382,8 +382,8 @@ show_table(try_claims(pace, claims(swept, objectives)), "Paced")
 # %% [markdown]
 # These runs are short, a few dozen requests each, so a share may be off by several percent;
 # what should agree is who of the two did better. A "no" where both are near the top is a draw, and
-# says that the two are closer than so few requests can tell. What no paced run shows: that a step which reads and writes at once fetches the weights only once. That
-# helps chunked a little, so its real goodput is somewhat better than here.
+# says that the two are closer than so few requests can tell. What sleeping workers leave out: two
+# workers that compute get into each other's way in the machine's memory.
 
 # %% [markdown]
 # ## Move the limits

@@ -397,7 +397,7 @@ predict(
 # at *all* of it. So the cache shortens the reading, not the context behind the writing.
 
 # %%
-from minipd.pools.paced import interpolate
+from minipd.sched.step_times import interpolate
 
 
 def reading_share(new, context, write):

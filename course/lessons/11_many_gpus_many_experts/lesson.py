@@ -116,11 +116,11 @@ def needed(q0, count):
 
 
 # %%
-def attention_part(layer, h, rope, q0, count):
+def attention_part(layer, h, turns, q0, count):
     """What one device with `count` query heads from q0 on adds: (T, E)."""
     kv0, kv = needed(q0, count)
-    q = rotate(columns(layer, h, q0, count), *rope)
-    k = rotate(columns(layer, h, c.num_heads + kv0, kv), *rope)
+    q = rotate(columns(layer, h, q0, count), turns)
+    k = rotate(columns(layer, h, c.num_heads + kv0, kv), turns)
     v = columns(layer, h, c.num_heads + c.num_kv_heads + kv0, kv)
     q, k, v = (x.transpose(0, 1) for x in (q, k, v))  # (heads, T, D)
     mixed = scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
@@ -147,11 +147,11 @@ class Devices:
 
 
 # %%
-def attend(devices, layer, x, rope):
+def attend(devices, layer, x, turns):
     h, count = rms_norm(x, layer.input_norm, c.rms_norm_eps), c.num_heads // devices.n
     firsts = range(0, c.num_heads, count)  # each device's first query head
     devices.kv_heads = sum(needed(q0, count)[1] for q0 in firsts)
-    return x + devices.all_reduce([attention_part(layer, h, rope, q0, count) for q0 in firsts])
+    return x + devices.all_reduce([attention_part(layer, h, turns, q0, count) for q0 in firsts])
 
 
 def feed_forward(devices, layer, x):
@@ -163,9 +163,9 @@ def feed_forward(devices, layer, x):
 # %%
 def run(devices, tokens):
     """Scores of the next token, computed by all devices together, layer by layer."""
-    x, rope = decoder.embed_tokens(torch.tensor(tokens)), decoder.rope(torch.arange(len(tokens)))
+    x, turns = decoder.embed_tokens(torch.tensor(tokens)), decoder.turns(torch.arange(len(tokens)))
     for layer in decoder.layers:
-        x = attend(devices, layer, x, rope)
+        x = attend(devices, layer, x, turns)
         x = feed_forward(devices, layer, x)
     return decoder.logits(rms_norm(x[-1:], decoder.final_norm, c.rms_norm_eps))[0]
 

@@ -244,8 +244,9 @@ show_table(table)
 from minipd.fleet.fleet import Fleet, WorkerKind
 from minipd.fleet.simulate import Simulation
 from minipd.fleet.sources import equal_requests
-from minipd.fleet.timers import PointTimer, interpolate
+from minipd.fleet.timers import PointTimer
 from minipd.sched.limits import Limits
+from minipd.sched.step_times import interpolate
 
 rows = list(equal_requests(500, prompt_tokens=100, output_tokens=30, rate_per_s=20).rows)
 steps = ((1.0, 0.01), (64.0, 0.05))  # a step for 1 answer takes 10 ms, one for 64 takes 50
