@@ -588,10 +588,9 @@ print(f"That is {left // per_token:,} tokens: {left // per_token // 2048:,} user
 # wrong. (Whether ten people would find it *fast enough* is another question: lesson 04.) Twice the
 # memory would hold *more* than twice as many people, since the weights are there only once.
 #
-# **Recorded on another run.** On one core of an Intel Xeon virtual machine, on 29 November 2026 and
-# not undisturbed, the engine wrote an answer of 16 tokens 3.5 times faster with its cache than
-# without after a prompt of 64 tokens, 7.6 times after 256 and 8.2 times after 512
-# [lesson-02-recorded]; the samples are in `benchmarks/raw/lesson_02.json`. The bytes per token were
+# **Recorded on another run.** On one core of an Intel Xeon virtual machine, on 30 November 2026, the
+# engine wrote an answer of 16 tokens 3.1 times faster with its cache than without after a prompt of
+# 64 tokens, 7.0 times after 256 and 9.9 times after 512 [lesson-02-recorded]; the samples are in `benchmarks/raw/lesson_02.json`. The bytes per token were
 # 46,080 there as well [lesson-02-recorded]: they depend on the model, never on the machine.
 #
 # **Where the laptop misleads.** Its model is tiny, and so are its notes. With Llama-3-70B, 8 users

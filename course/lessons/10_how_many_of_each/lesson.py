@@ -513,7 +513,7 @@ print(f"With a controller, the share of the documents on time went from {docs}."
 # %% [markdown]
 # On the machine of our own recording (two virtual cores; date and samples in
 # `benchmarks/raw/lesson_10.json`), all three ways chose 3P1D [lesson-10-recorded]. That sweep tried
-# 60, 80 and 95 % of each promise [lesson-10-recorded], so it could not have found a promise too low.
+# 50, 70, 90 and 110 % of each promise [lesson-10-recorded], so it could have found one too low.
 
 # %% [markdown]
 # ## How well do you predict?
