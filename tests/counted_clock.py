@@ -27,6 +27,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.now, self.wanted_s = 0.0, 0.0
+        self.mover = threading.get_ident()  # whoever made it is the one who moves it on
         self.moves = 0  # how often time has moved on
         self.changed = threading.Condition()
         self.workers: list[CountedThread] = []
@@ -39,10 +40,11 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         """Of a worker in a step."""
         me = threading.get_ident()
+        assert me != self.mover, "only a worker may sleep: nobody else moves the clock"
         with self.changed:
             self.sleeping[me] = self.now + seconds
             self.changed.notify_all()
-            self.changed.wait_for(lambda: me not in self.sleeping)
+            assert self.changed.wait_for(lambda: me not in self.sleeping, HUNG_S), "nobody woke it"
 
     def rest(self, seconds: float) -> None:
         """Of the coordinator, which looks again as soon as there may be something to read."""

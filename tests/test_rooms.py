@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(importlib.util.find_spec("minipd").origin).parent  # type: ignore[union-attr,arg-type]
 FLOORS = ["request", "values", "timeline", "paths", "interrupts", "model", "cache", "engine"]
-FLOORS += ["sched", "prompts", "llm", "pools", "measure", "fleet", "serve", "lab", "cli"]
+FLOORS += ["sched", "prompts", "llm", "pools", "measure", "fleet", "lab", "cli"]
 WITHOUT_TENSORS = [
     "minipd",
     "minipd.request",

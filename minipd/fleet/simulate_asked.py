@@ -62,6 +62,10 @@ class Asked:
     down_s: float = 60.0
     rebalance: bool = False
 
+    @property
+    def has_slo(self) -> bool:
+        return self.ttft_s is not None or self.tpot_s is not None
+
 
 def source_of(asked: Asked) -> Source:
     """The requests of one run: make a new source for each."""

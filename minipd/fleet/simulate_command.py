@@ -75,7 +75,8 @@ def run_simulate(
                     progress.update(bar, completed=ended)
 
             runs[mode] = run_mode(asked, mode, show)
-    console.print(results_table(runs), highlight=False)
+    console.print(_heading(asked, source), markup=False, highlight=False)
+    console.print(results_table(runs, asked.has_slo), highlight=False)
     wall_s = sum(run.wall_s for run in runs.values())
     notes = [*source.notes, *(note for run in runs.values() for note in run.result.notes)]
     _print_notes(console, [*dict.fromkeys(notes), f"Simulated in {wall_s:.1f} s."])
@@ -101,19 +102,31 @@ def run_mode(asked: Asked, mode: str, on_end: Callable[[int], None] | None = Non
     return ModeRun(result, perf_counter() - began)
 
 
-def results_table(runs: dict[str, ModeRun]) -> Table:
+def _heading(asked: Asked, source: Source) -> str:
+    """What is simulated, and against which limits."""
+    gpus = " and ".join(dict.fromkeys((asked.prefill.gpu, asked.decode.gpu)))
+    limits = [
+        f"{name} {1000 * limit_s:g} ms"
+        for name, limit_s in (("TTFT", asked.ttft_s), ("TPOT", asked.tpot_s))
+        if limit_s is not None
+    ]
+    slo = " and ".join(limits) or "none given (--ttft, --tpot)"
+    return f"{asked.model} on {gpus}, {source.count} requests of {source.name}. SLO: {slo}."
+
+
+def results_table(runs: dict[str, ModeRun], with_slo: bool = True) -> Table:
     """A column for each mode; seconds of the simulated clock."""
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     shown.add_column("")
     for mode in runs:
         shown.add_column(mode, justify="right")
-    columns = [_figures(run.result) for run in runs.values()]
+    columns = [_figures(run.result, with_slo) for run in runs.values()]
     for name in dict.fromkeys(name for column in columns for name in column):
         shown.add_row(name, *(column.get(name, "-") for column in columns))
     return shown
 
 
-def _figures(result: SimResult) -> dict[str, str]:
+def _figures(result: SimResult, with_slo: bool) -> dict[str, str]:
     summary = result.summary
     ended = f"{summary.finished} of {summary.arrived}"
     shown = {"workers, devices": f"{result.num_workers}, {result.num_devices}", "finished": ended}
@@ -125,10 +138,11 @@ def _figures(result: SimResult) -> dict[str, str]:
     shown["requests/s, output tokens/s"] = (
         f"{summary.requests_per_s:.4g}, {summary.output_tokens_per_s:.5g}"
     )
-    if summary.attainment is not None:
-        shown["within the SLOs"] = f"{summary.attainment:.1%}"
-    per_device = f"{summary.goodput_per_s:.4g}, {result.goodput_per_device:.4g}"
-    shown["good requests/s, per device"] = per_device
+    if with_slo:
+        if summary.attainment is not None:
+            shown["within the SLOs"] = f"{summary.attainment:.1%}"
+        per_device = f"{summary.goodput_per_s:.4g}, {result.goodput_per_device:.4g}"
+        shown["good requests/s, per device"] = per_device
     for pool, share in summary.pools.items():
         shown[f"busy: {pool}"] = f"{share:.0%}"
     if summary.preemptions:

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from minipd.fleet.steps import StepModel
 from minipd.fleet.work import Chunk
-from minipd.sched.step_times import interpolate, step_seconds
+from minipd.sched.step_times import check_points, step_seconds
 
 EXACT_TOKENS = 256  # up to here lengths are taken as they are
 ROUNDING = 128  # beyond, to a 128th of the next power of two
@@ -150,18 +150,17 @@ class PointTimer:
     pipelined: int = 1
 
     def __post_init__(self) -> None:
-        for name, points in (("prefill", self.prefill), ("decode", self.decode)):
-            if len(points) < 2 or list(points) != sorted(points):
-                raise ValueError(f"A timer needs two or more rising {name} points, got {points}.")
+        check_points("prefill", self.prefill)
+        check_points("decode", self.decode)
 
     def seconds(self, reads: Sequence[Read], sequences: int, context: int) -> float:
         slope_s, behind = self.per_context_token_s, context + sequences
         return step_seconds(self.prefill, self.decode, slope_s, reads, sequences, behind)
 
     def decode_line(self, sequences: int, context: int) -> Line:
-        base_s = interpolate(self.decode, sequences)
-        first_s = base_s + (context + sequences) * self.per_context_token_s
-        return Line(max(0.0, first_s), sequences * self.per_context_token_s, 1 << 30)
+        return Line(
+            self.seconds([], sequences, context), sequences * self.per_context_token_s, 1 << 30
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,9 +206,9 @@ def one_or_two_table(
 # Requests/s per worker of a recorded run, by reader and mode; a test compares them with the file.
 RECORDED_FILE = "benchmarks/raw/lesson_09.json"
 RECORDED: dict[str, dict[str, float]] = {
-    "quick start": {"colocated": 0.275, "chunked": 0.14, "disaggregated": 0.085},
-    "no long freeze": {"colocated": 0.065, "chunked": 0.22, "disaggregated": 0.14},
-    "even flow": {"colocated": 0.05, "chunked": 0.065, "disaggregated": 0.275},
+    "quick start": {"colocated": 1.0, "chunked": 0.0, "disaggregated": 0.3},
+    "no long freeze": {"colocated": 0.24, "chunked": 0.65, "disaggregated": 0.5},
+    "even flow": {"colocated": 0.18, "chunked": 0.24, "disaggregated": 0.8},
 }
 
 

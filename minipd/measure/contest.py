@@ -160,6 +160,14 @@ def notes_of(cluster: Cluster, cores: Cores) -> list[str]:
     return [cores.note, *(f"{note[0].upper()}{note[1:].rstrip('.')}." for note in others)]
 
 
+def disturbances(meter: hardware.NoiseMeter) -> list[str]:
+    """A sentence where other programs or the host took part in what was measured, else nothing."""
+    remark = meter.read().remark
+    if remark is None:
+        return []
+    return [f"Indicative only: {remark}. Close other programs and run it again for firm figures."]
+
+
 @dataclass(slots=True)
 class Outcome:
     """What one contender did: the timeline, its tokens, its leaks, and the numbers of the chats."""

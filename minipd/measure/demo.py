@@ -20,6 +20,7 @@ from minipd.measure.contest import (
     Outcome,
     check_context,
     compare_tokens,
+    disturbances,
     fair_pair,
     hold,
     is_chat,
@@ -27,6 +28,7 @@ from minipd.measure.contest import (
     requests_of,
     split_cores,
 )
+from minipd.measure.hardware import NoiseMeter
 from minipd.measure.machine import pinned
 from minipd.measure.metrics import summarise
 from minipd.measure.phases import MinipdEngine, random_tokens
@@ -147,7 +149,8 @@ def run_contest(
     check_context(requests, model.name, model.config)
     setup = fair_pair(model, requests, cores, network)
     with Cluster(setup) as cluster:
+        meter = NoiseMeter()
         outcomes = hold(cluster, contenders, requests, on_event=on_event)
-        notes = notes_of(cluster, cores)
+        notes = [*notes_of(cluster, cores), *disturbances(meter)]
     tokens = compare_tokens(requests, outcomes, logits_of(model.decoder))
     return Demo(model, cores, time_factor, outcomes, tokens, notes)

@@ -94,7 +94,8 @@ class Noise:
 
 
 class NoiseMeter:
-    """Counts processor time that went elsewhere since it was made."""
+    """Counts processor time that went elsewhere since it was made: to others than this process and
+    those that it started (workers; on Windows only those that still run)."""
 
     def __init__(self) -> None:
         self._start = self._now()
@@ -107,9 +108,20 @@ class NoiseMeter:
 
     @staticmethod
     def _now() -> tuple[float, float, float, float]:
-        """Wall clock, all busy time, this process' busy time, time stolen by the host; seconds."""
-        total, own = psutil.cpu_times(), psutil.Process().cpu_times()
-        return time.perf_counter(), total.user + total.system, own.user + own.system, _stolen(total)
+        """Wall clock, all busy time, our own busy time, time stolen by the host; seconds."""
+        total, process = psutil.cpu_times(), psutil.Process()
+        own_s = _busy_s(process) + sum(map(_busy_s, process.children(recursive=True)))
+        return time.perf_counter(), total.user + total.system, own_s, _stolen(total)
+
+
+def _busy_s(process: psutil.Process) -> float:
+    """Of the process, and of its children that have ended; 0 if it is ending itself."""
+    try:
+        spent = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    ended = getattr(spent, "children_user", 0.0) + getattr(spent, "children_system", 0.0)
+    return spent.user + spent.system + ended
 
 
 def _stolen(total: object) -> float:

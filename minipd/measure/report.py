@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from rich.console import Console, Group
@@ -93,7 +94,14 @@ def percent(share: float) -> str:
 
 def _rate(record: dict[str, Any], name: str) -> tuple[str, str]:
     stats = record["samples"][name]
-    return f"{stats['mean']:.2f}", f"{stats['sd']:.2f}"
+    return f"{stats['mean']:.2f}", f"{stats['sd']:.2f}" if len(stats["samples"]) > 1 else "-"
+
+
+def _beside(ceilings: dict[str, Any]) -> str:
+    """Medians of what the phases' shares were taken of."""
+    found = ceilings["beside"]
+    flops = median(sample[found["product"]] for sample in found["pp512"])
+    return f"here {flops / 1e9:.1f} GFLOP/s, {median(found['tg128']) / 1e9:.1f} GB/s"
 
 
 def _bench_notes(record: dict[str, Any]) -> list[str]:
@@ -106,7 +114,8 @@ def _bench_notes(record: dict[str, Any]) -> list[str]:
     notes.append(
         "tokens/s and sd are the mean and the standard deviation of the repetitions' rates, as "
         "llama.cpp's llama-bench reports them; the bench sheet, MFU and MBU use the median, which "
-        "one disturbed run cannot move. MFU and MBU are shares of ceilings sampled beside the runs."
+        "one disturbed run cannot move. MFU and MBU are shares of ceilings sampled beside the runs "
+        f"({_beside(ceilings)})."
     )
     if record["peer"]:
         ratio = record["ratio"]

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from minipd.cache.store import KVStore
 from minipd.engine.batch import Chunk
 from minipd.model.config import ModelConfig
-from minipd.sched.step_times import step_seconds
+from minipd.sched.step_times import check_points, step_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,8 @@ class Pace:
     per_context_token_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, points in (("prefill", self.prefill), ("decode", self.decode)):
-            if len(points) < 2 or list(points) != sorted(points):
-                raise ValueError(f"A pace needs two or more rising {name} points, got {points}.")
+        check_points("prefill", self.prefill)
+        check_points("decode", self.decode)
 
     def seconds(self, chunks: Items[Chunk]) -> float:
         """Duration of a step."""

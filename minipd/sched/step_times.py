@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 Points = Sequence[tuple[float, float]]
+
+
+def check_points(name: str, points: Points) -> None:
+    """Raises `ValueError` unless they are two or more, further and further on, and no negative
+    time among them."""
+    forward = all(a[0] < b[0] for a, b in zip(points, points[1:], strict=False))
+    sound = all(math.isfinite(x) and math.isfinite(y) and y >= 0.0 for x, y in points)
+    if len(points) < 2 or not forward or not sound:
+        raise ValueError(f"Step times need two or more rising {name} points, got {points}.")
 
 
 def interpolate(points: Points, x: float) -> float:
@@ -30,18 +40,19 @@ def step_seconds(
     context. Either line, drawn on to nothing at all, ends at the price of a pass: the weights are
     fetched and every kernel is started, however few rows there are. One step pays it once. Beyond
     the price, a piece takes the difference of its two ends, and decodes what they take together.
-    A piece of one token runs as a decode does.
+    A piece of one token runs as a decode does, and so may cost less than the lines say of a prompt.
     """
     read_price_s, write_price_s = (max(0.0, interpolate(line, 0.0)) for line in (prefill, decode))
     read_s = write_s = price_s = 0.0
     for new, start in pieces:
         if new > 1:
-            before_s = interpolate(prefill, start) if start else read_price_s
-            read_s += interpolate(prefill, start + new) - before_s
+            before_s = max(read_price_s, interpolate(prefill, start)) if start else read_price_s
+            read_s += max(0.0, interpolate(prefill, start + new) - before_s)
             price_s = read_price_s
-        else:
-            sequences, context = sequences + new, context + start + new
+        elif new == 1:
+            sequences, context = sequences + 1, context + start + 1
     if sequences:
-        write_s = interpolate(decode, sequences) - write_price_s + context * per_context_token_s
+        write_s = max(0.0, interpolate(decode, sequences) - write_price_s)
+        write_s += context * per_context_token_s
         price_s = max(price_s, write_price_s)
-    return max(0.0, price_s + read_s + write_s)
+    return price_s + read_s + write_s

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minipd.cache.store import KVLayout, KVStore
+from minipd.pools.links import emulated as emulated_module
 from minipd.pools.links import nixl
 from minipd.pools.links.base import BrokenTransfer, Link, LinkError, Transfer, paired_runs
 from minipd.pools.links.choose import choose_link
@@ -214,6 +217,25 @@ def test_writes_share_the_wire_and_pay_the_latency_once(monkeypatch):
     times = [0.15, 0.2, 0.25, 0.3, 0.35, 0.4]  # 6 x 0.05 s on the wire, 0.1 s once
     assert seen == [(t, t >= 0.25, t >= 0.4) for t in times]
     link.close()
+
+
+def test_a_wire_delivers_in_order_each_after_its_own_wait(monkeypatch):
+    """The wire's own thread, whose waits are noted instead of waited for."""
+    waits, order, over = [], [], threading.Event()
+    monkeypatch.setattr(emulated_module, "time", SimpleNamespace(monotonic=lambda: 5.0))
+    wire = emulated_module.Wire(Network(0.25, 1e3), block_bytes=1)
+
+    def note(seconds: float) -> bool:
+        waits.append(seconds)
+        return False
+
+    monkeypatch.setattr(wire._cut, "wait", note)
+    for n in range(4):
+        last = over.set if n == 3 else None
+        wire.carry(500, lambda n=n, last=last: (order.append(n), last and last()), print)
+    assert over.wait(60) and order == [0, 1, 2, 3]
+    assert waits == pytest.approx([0.75, 1.25, 1.75, 2.25])
+    wire.close()
 
 
 def test_a_cut_wire_does_not_keep_anyone_waiting():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minipd.sched.step_times import interpolate, step_seconds
+from minipd.sched.step_times import check_points, interpolate, step_seconds
 
 READ = ((1.0, 0.011), (100.0, 0.110), (200.0, 0.310))  # a pass costs 10 ms, a token 1 ms, then 2
 WRITE = ((1.0, 0.012), (3.0, 0.018))  # a pass costs 9 ms, a sequence 3 ms
@@ -48,3 +48,27 @@ def test_a_line_that_would_begin_below_zero_has_no_price() -> None:
     steep = ((10.0, 0.001), (20.0, 0.021))
     assert step_seconds(steep, steep, 0.0, [(10, 0)], 0, 0) == pytest.approx(0.001)
     assert step_seconds(steep, steep, 0.0, [(2, 0)], 0, 0) == 0.0
+
+
+def test_nothing_that_a_step_does_besides_makes_it_shorter() -> None:
+    steep = ((10.0, 0.001), (20.0, 0.021))
+    decode = step_seconds(steep, WRITE, 1e-4, [], 2, 50)
+    assert step_seconds(steep, WRITE, 1e-4, [(2, 0)], 2, 50) == decode
+    read = step_seconds(READ, steep, 0.0, [(100, 0)], 0, 0)
+    assert step_seconds(READ, steep, 0.0, [(100, 0), (0, 50)], 2, 0) == read
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        ((1.0, 0.1),),
+        ((1.0, 0.1), (1.0, 0.2)),
+        ((2.0, 0.1), (1.0, 0.2)),
+        ((1.0, float("nan")), (2.0, 0.2)),
+        ((1.0, 0.1), (float("inf"), 0.2)),
+        ((1.0, -0.1), (2.0, 0.2)),
+    ],
+)
+def test_points_that_say_no_time_are_refused(points: tuple[tuple[float, float], ...]) -> None:
+    with pytest.raises(ValueError, match="rising decode points"):
+        check_points("decode", points)

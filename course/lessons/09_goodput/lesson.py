@@ -338,7 +338,8 @@ print(f"{len(set(by_reader.values()))} different outcomes for three readers")
 #
 # - *Quick start.* Two colocated workers both read, at once and whole: nobody reads sooner. In the
 #   split one worker reads everybody's prompts, and a queue in front of one worker is longer than in
-#   front of two.
+#   front of two. Chunked reads with two workers as well, but in pieces, and each piece pays the price
+#   of a pass (lesson 08).
 # - *No long freeze.* Colocated fails by its freezes. Both others keep the limit; but chunked has
 #   two workers that read, and the split has one.
 # - *Even flow.* Even a piece of a prompt is too long a gap. Only a worker that never reads can
@@ -528,6 +529,28 @@ show_picture(tried["wrong ratio"].picture())
 # left on *both* of them holds notes of running answers. In the split, the answers live on the
 # writer alone, and the reader's memory is a passage. So half of the answers fit, and the rest
 # wait before they are even read (lesson 07: no reservation, no reading).
+#
+# But is it the memory? One writer for twelve answers is slow for another reason as well, the one of
+# the short prompts. Only a control can tell: the same requests, with room for everybody.
+
+# %%
+from dataclasses import replace
+from statistics import median
+
+from minipd.lab.paced_runs import ROOM
+
+control = replace(cases["memory held twice"], num_blocks=ROOM)
+control = try_cases(pace, {"with room": control})["with room"]
+for name, one in {"a few": tried["memory held twice"], "everybody": control}.items():
+    together, apart = (median(r.ttft_s for r in one.requests(side)) for side in one.runs)
+    print(
+        f"room for {name}: first token {apart / together:.1f} times as late in the split,", end=" "
+    )
+    print(f"whole answer {slower(one):.1f} times")
+
+# %% [markdown]
+# What stays with room for everybody is the price of one writer. What room for a few adds is the wait
+# for a place, and it stands in front of the first token.
 #
 # At low load the split loses nothing that a reader would feel. It just gains nothing, for two
 # copies of the weights, a link and twice as many parts that can break.

@@ -35,5 +35,5 @@ def lesson_exercises(lesson: str) -> list[Exercise]:
     found = [one for one in EXERCISES.values() if one.lesson == lesson]
     if not found:
         lessons = ", ".join(sorted({one.lesson for one in EXERCISES.values()}))
-        raise UnknownExerciseError(f"Lesson {lesson} has no exercises; lesson {lessons} does.")
+        raise UnknownExerciseError(f"Lesson {lesson} has no exercises; choose one of {lessons}.")
     return found

@@ -27,6 +27,10 @@ from minipd.pools.streams import compute_mark
 MAX_LATENCY_S, MIN_BYTES_PER_S = 60.0, 1.0  # beyond them no run would ever end
 
 
+class NetworkError(LinkError, ValueError):
+    """A network that cannot be emulated, or whose name nobody knows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Network:
     """Latency in seconds and bandwidth in bytes per second of one direction of one link."""
@@ -36,9 +40,9 @@ class Network:
 
     def __post_init__(self) -> None:
         if not (self.latency_s >= 0 and self.bytes_per_s > 0):
-            raise LinkError("An emulated network needs a latency >= 0 and a bandwidth above 0.")
+            raise NetworkError("An emulated network needs a latency >= 0 and a bandwidth above 0.")
         if self.latency_s > MAX_LATENCY_S or not MIN_BYTES_PER_S <= self.bytes_per_s < math.inf:
-            raise LinkError(
+            raise NetworkError(
                 f"An emulated network needs a latency of at most {MAX_LATENCY_S:g} s and a finite "
                 f"bandwidth of at least {MIN_BYTES_PER_S:g} B/s."
             )
@@ -64,16 +68,17 @@ def network(name: str) -> Network:
     """A named network, or "BYTES_PER_SECOND:LATENCY_SECONDS" such as "125e6:50e-6"."""
     if name in NETWORKS:
         return NETWORKS[name]
+    bandwidth, _, latency = name.partition(":")
     try:
-        bytes_per_s, _, latency_s = name.partition(":")
-        return Network(float(latency_s or 0.0), float(bytes_per_s))
+        latency_s, bytes_per_s = float(latency or 0.0), float(bandwidth)
     except ValueError:
         near = get_close_matches(name.lower(), NETWORKS, n=1)
         guess = f"did you mean {near[0]!r}? U" if near else "u"
-        raise LinkError(
+        raise NetworkError(
             f"There is no network {name[:40]!r}; {guess}se one of {', '.join(NETWORKS)} or give "
             "BYTES_PER_SECOND:LATENCY_SECONDS, like 125e6:50e-6."
         ) from None
+    return Network(latency_s, bytes_per_s)
 
 
 class EmulatedTransfer:
