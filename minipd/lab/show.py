@@ -87,8 +87,11 @@ def show_picture(picture: Picture) -> None:
 
 
 def show_table(table: Table, caption: str = "") -> None:
-    """Display columns by heading as a table."""
-    display_html(html_table(table, caption))
+    """Display columns by heading as a table. One that is wider than its place scrolls within a
+    region of its own, which the keyboard reaches too."""
+    label = html.escape(caption or f"Table: {', '.join(table)}")
+    region = f"role='region' aria-label=\"{label}\" tabindex='0' style='overflow-x:auto'"
+    display_html(f"<div {region}>{html_table(table, caption)}</div>")
 
 
 def display_html(text: str) -> None:

@@ -5,6 +5,7 @@ import html.parser
 
 import pytest
 
+from minipd.lab import show as show_module
 from minipd.lab.bank import Bar
 from minipd.lab.show import ShowError, figure_html, html_table
 from minipd.lab.svg import bars_alt, bars_svg, bars_table
@@ -94,3 +95,14 @@ def test_a_bar_too_short_for_its_words_gets_a_number_and_a_line_below():
     bars = (Bar("Ann", "prefill", 0.0, 0.1), Bar("Ann", "decode", 0.1, 9.0))
     svg = bars_svg(bars)
     assert ">1<" in svg and "1: prefill (Ann)" in svg and "2:" not in svg
+
+
+def test_a_wide_table_scrolls_where_the_keyboard_reaches_it(monkeypatch):
+    shown: list[str] = []
+    monkeypatch.setattr(show_module, "display_html", shown.append)
+    show_module.show_table({"a": [1], 'b"': [2]})
+    show_module.show_table({"a": [1]}, "Ones & twos")
+    assert [text.startswith("<div role='region' ") for text in shown] == [True, True]
+    assert all("tabindex='0'" in text and "overflow-x:auto" in text for text in shown)
+    assert 'aria-label="Table: a, b&quot;"' in shown[0]
+    assert 'aria-label="Ones &amp; twos"' in shown[1]
