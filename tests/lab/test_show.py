@@ -2,14 +2,15 @@
 
 import base64
 import html.parser
+import importlib
 
 import pytest
 
-from minipd.lab import show as show_module
 from minipd.lab.bank import Bar
 from minipd.lab.show import ShowError, figure_html, html_table
 from minipd.lab.svg import bars_alt, bars_svg, bars_table
 
+show_module = importlib.import_module("minipd.lab.show")  # the package names its function alike
 TABLE = {"phase": ["prefill", "decode"], "tokens/s": [400.0, 16]}
 
 
