@@ -114,7 +114,7 @@ def _heading(asked: Asked, source: Source) -> str:
     return f"{asked.model} on {gpus}, {source.count} requests of {source.name}. SLO: {slo}."
 
 
-def results_table(runs: dict[str, ModeRun], with_slo: bool = True) -> Table:
+def results_table(runs: dict[str, ModeRun], with_slo: bool) -> Table:
     """A column for each mode; seconds of the simulated clock."""
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     shown.add_column("")
