@@ -112,27 +112,30 @@ def _prompt(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def _prompt_in_blocks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The same as SDPA with `is_causal`, a quarter faster on a CPU at these lengths.
+    """The same as SDPA with `is_causal`, a third faster on a CPU at these lengths.
 
     Each block of rows multiplies with the keys up to its own end only, and the H/K query heads of
     a KV head lie under one another, so that the products are large enough to run at full speed.
+    All blocks write their scores to the same memory, which stays in the processor's cache.
     """
     (num_tokens, num_heads, size), num_kv_heads = q.shape, k.shape[1]
     group = num_heads // num_kv_heads
     queries = q.new_empty(num_kv_heads, num_tokens, group * size)
     torch.mul(q.view(num_tokens, num_kv_heads, -1).transpose(0, 1), size**-0.5, out=queries)
     queries = queries.view(num_kv_heads, num_tokens * group, size)  # (K, T G, D)
-    keys, values = k.permute(1, 2, 0), v.transpose(0, 1)  # (K, D, T), (K, T, D)
+    keys, values = (x.transpose(0, 1).contiguous() for x in (k, v))  # (K, T, D) each
     hidden = torch.full((BLOCK_ROWS, BLOCK_ROWS), float("-inf")).triu_(1)  # later tokens
     hidden = hidden.repeat_interleave(group, 0)  # (rows G, rows)
+    scratch = q.new_empty(num_heads * BLOCK_ROWS * num_tokens)  # (K rows G T,)
     mixed = q.new_empty(num_tokens, num_kv_heads, group, size)  # (T, K, G, D)
     for start in range(0, num_tokens, BLOCK_ROWS):
         end = min(start + BLOCK_ROWS, num_tokens)
-        rows = slice(start * group, end * group)
-        scores = queries[:, rows] @ keys[:, :, :end]  # (K, rows G, end)
+        rows = queries[:, start * group : end * group]  # (K, rows G, D)
+        scores = scratch[: rows[..., 0].numel() * end].view(*rows.shape[:2], end)
+        torch.bmm(rows, keys[:, :end].transpose(1, 2), out=scores)  # (K, rows G, end)
         own = scores[:, :, start:]  # (K, rows G, rows)
         own.add_(hidden[: own.shape[1], : own.shape[2]])
-        block = scores.softmax(-1) @ values[:, :end]  # (K, rows G, D)
+        block = torch.softmax(scores, -1, out=scores) @ values[:, :end]  # (K, rows G, D)
         block = block.view(num_kv_heads, end - start, group, size).transpose(0, 1)
         mixed[start:end] = block  # (rows, K, G, D)
     return mixed.view(q.shape)  # (T, H, D)

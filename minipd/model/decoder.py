@@ -58,13 +58,23 @@ class DecoderLayer(nn.Module):
         self.gate_up = _weight(c.hidden_size, 2 * c.ffn_size)  # (E, 2F)
         self.down = _weight(c.ffn_size, c.hidden_size)  # (F, E)
 
-    def forward(self, index: int, x: Tensor, turns: Tensor, attend: Attend) -> Tensor:
-        """Layer number `index` on `x` (T, E), which it updates in place and returns."""
+    def forward(
+        self, index: int, x: Tensor, turns: Tensor, attend: Attend, scratch: Tensor
+    ) -> Tensor:
+        """Layer number `index` on `x` (T, E), which it updates in place and returns.
+
+        `scratch` (T, 2F) is overwritten: one piece of memory that all layers use in turn is still
+        in the processor's cache, where a fresh one for each would have to be fetched.
+        """
         eps = self.config.rms_norm_eps
         q, k, v = self.project(rms_norm(x, self.input_norm, eps), turns)
         mixed = attend(index, q, k, v)  # (T, H, D)
         x.addmm_(mixed.reshape(len(x), -1), self.o)  # (T, E)
-        gate_up = rms_norm(x, self.post_norm, eps) @ self.gate_up  # (T, 2F)
+        return self.feed_forward(x, rms_norm(x, self.post_norm, eps), scratch)  # (T, E)
+
+    def feed_forward(self, x: Tensor, h: Tensor, scratch: Tensor) -> Tensor:
+        """Add to `x` (T, E) what the feed-forward makes of its norm `h` (T, E)."""
+        gate_up = torch.mm(h, self.gate_up, out=scratch)  # (T, 2F)
         return x.addmm_(swiglu(gate_up), self.down)  # (T, E)
 
     def project(self, h: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -90,13 +100,9 @@ class SparseLayer(DecoderLayer):
         del self.gate_up, self.down  # each expert has its own
         self.experts = Experts(config.experts, config.hidden_size)
 
-    def forward(self, index: int, x: Tensor, turns: Tensor, attend: Attend) -> Tensor:
-        """Layer number `index` on `x` (T, E), which it updates in place and returns."""
-        eps = self.config.rms_norm_eps
-        q, k, v = self.project(rms_norm(x, self.input_norm, eps), turns)
-        mixed = attend(index, q, k, v)  # (T, H, D)
-        x.addmm_(mixed.reshape(len(x), -1), self.o)  # (T, E)
-        return x.add_(self.experts(rms_norm(x, self.post_norm, eps)))  # (T, E)
+    def feed_forward(self, x: Tensor, h: Tensor, scratch: Tensor) -> Tensor:
+        """The same with experts, which make room for themselves."""
+        return x.add_(self.experts(h))  # (T, E)
 
 
 class Decoder(nn.Module):
@@ -121,8 +127,9 @@ class Decoder(nn.Module):
         """Hidden rows (T, E) after the last norm. `token_ids` and `positions` are int64 (T,)."""
         x = self.embed_tokens(token_ids)  # (T, E)
         turns = self.turns(positions)  # (T, 1, D/2)
+        scratch = x.new_empty(len(x), 2 * self.config.ffn_size)  # (T, 2F)
         for index, layer in enumerate(self.layers):
-            x = layer(index, x, turns, attend)  # (T, E)
+            x = layer(index, x, turns, attend, scratch)  # (T, E)
         return rms_norm(x, self.final_norm, self.config.rms_norm_eps)  # (T, E)
 
     def logits(self, hidden: Tensor) -> Tensor:
