@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from minipd.cache.store import KVStore, slots_of
 from minipd.engine.batch import Chunk
 
 BLOCK_ROWS = 64
-BLOCKED_LENGTHS = range(BLOCK_ROWS + 1, 1025)  # beyond, SDPA's own blocks are as large
+BLOCKED_LENGTHS = range(2 * BLOCK_ROWS + 1, 1025)  # SDPA is as fast where blocks are few or large
 
 
 @dataclass(slots=True)
@@ -112,7 +113,7 @@ def _prompt(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def _prompt_in_blocks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The same as SDPA with `is_causal`, a third faster on a CPU at these lengths.
+    """The same as SDPA with `is_causal`, up to a quarter faster on a CPU at these lengths.
 
     Each block of rows multiplies with the keys up to its own end only, and the H/K query heads of
     a KV head lie under one another, so that the products are large enough to run at full speed.
@@ -124,8 +125,6 @@ def _prompt_in_blocks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     torch.mul(q.view(num_tokens, num_kv_heads, -1).transpose(0, 1), size**-0.5, out=queries)
     queries = queries.view(num_kv_heads, num_tokens * group, size)  # (K, T G, D)
     keys, values = (x.transpose(0, 1).contiguous() for x in (k, v))  # (K, T, D) each
-    hidden = torch.full((BLOCK_ROWS, BLOCK_ROWS), float("-inf")).triu_(1)  # later tokens
-    hidden = hidden.repeat_interleave(group, 0)  # (rows G, rows)
     scratch = q.new_empty(num_heads * BLOCK_ROWS * num_tokens)  # (K rows G T,)
     mixed = q.new_empty(num_tokens, num_kv_heads, group, size)  # (T, K, G, D)
     for start in range(0, num_tokens, BLOCK_ROWS):
@@ -134,11 +133,17 @@ def _prompt_in_blocks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         scores = scratch[: rows[..., 0].numel() * end].view(*rows.shape[:2], end)
         torch.bmm(rows, keys[:, :end].transpose(1, 2), out=scores)  # (K, rows G, end)
         own = scores[:, :, start:]  # (K, rows G, rows)
-        own.add_(hidden[: own.shape[1], : own.shape[2]])
+        own.add_(_later_tokens(group)[: own.shape[1], : own.shape[2]])
         block = torch.softmax(scores, -1, out=scores) @ values[:, :end]  # (K, rows G, D)
-        block = block.view(num_kv_heads, end - start, group, size).transpose(0, 1)
-        mixed[start:end] = block  # (rows, K, G, D)
+        mixed[start:end] = block.view(num_kv_heads, -1, group, size).transpose(0, 1)
     return mixed.view(q.shape)  # (T, H, D)
+
+
+@cache
+def _later_tokens(group: int) -> Tensor:
+    """What a block's own scores get added: -inf where the key is later than the row's token."""
+    hidden = torch.full((BLOCK_ROWS, BLOCK_ROWS), float("-inf")).triu_(1)
+    return hidden.repeat_interleave(group, 0)  # (rows G, rows)
 
 
 def _later_chunk(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:

@@ -8,7 +8,6 @@ standard deviation. Batched decode runs the same 128 passes with more sequences 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -34,6 +33,7 @@ from minipd.measure.stopwatch import num_threads
 from minipd.model.load import LoadedModel, load
 
 WARM_UP_STEPS = 8
+PREFILL_TURNS = 3  # passes of each engine per repetition: one lasts a second, too short to trust
 TURN_PASSES = 8  # about half a second at one sequence, two at sixteen
 
 
@@ -125,8 +125,7 @@ def _measure(
         runs.ceilings.append(measure_ceilings(device, dtype, threads, quick=True))
 
     with progress_bar() as progress:
-        num_tests = 3 if peer else 2
-        task = progress.add_task("warm-up", total=repetitions * (num_tests + 1) + 1)
+        task = progress.add_task("warm-up", total=repetitions * 3 + 1)
         _warm_up(ours, tokens, BATCH_SIZES)
         if peer:
             _warm_up(peer, tokens, (1,))
@@ -150,10 +149,11 @@ def _tests(
     """What one repetition runs, in order; each action appends rates to `runs`."""
     steps = tokens[:DECODE_STEPS]
 
-    def prefill(engine: Engine, rates: list[float], flops: list[dict[str, float]]) -> None:
-        before = beside.flops()
-        rates.append(len(tokens) / engine.prefill(tokens))
-        flops.append({size: (before[size] + rate) / 2 for size, rate in beside.flops().items()})
+    def prefill() -> None:
+        turns = [(ours, runs.prefill, runs.prefill_flops)]
+        if peer:
+            turns.append((peer, runs.peer_prefill, runs.peer_prefill_flops))
+        _prefill_in_turns(turns, tokens, beside)
 
     def decode() -> None:
         turns = [(ours, size, runs.decode.setdefault(size, [])) for size in BATCH_SIZES]
@@ -161,13 +161,23 @@ def _tests(
             turns.insert(1, (peer, 1, runs.peer_decode))
         runs.decode_reads.append(_decode_in_turns(turns, steps, beside))
 
-    tests: list[tuple[str, Callable[[], None]]] = [
-        ("pp512", partial(prefill, ours, runs.prefill, runs.prefill_flops))
-    ]
-    if peer:
-        theirs = partial(prefill, peer, runs.peer_prefill, runs.peer_prefill_flops)
-        tests.append(("pp512 of transformers", theirs))
-    return [*tests, ("tg128 in turns", decode)]
+    return [("pp512 in turns", prefill), ("tg128 in turns", decode)]
+
+
+def _prefill_in_turns(
+    turns: list[tuple[Engine, list[float], list[dict[str, float]]]],
+    tokens: list[int],
+    beside: Beside,
+) -> None:
+    """`PREFILL_TURNS` passes of each engine, a sample of the ceiling before and after each one.
+    Appends each pass's rate, and the mean of its two samples by size of product (FLOP/s)."""
+    before = beside.flops()
+    for _ in range(PREFILL_TURNS):
+        for engine, rates, flops in turns:
+            rates.append(len(tokens) / engine.prefill(tokens))
+            after = beside.flops()
+            flops.append({size: (before[size] + after[size]) / 2 for size in after})
+            before = after
 
 
 def _decode_in_turns(

@@ -18,10 +18,11 @@ PROMPT_TOKENS = 512
 DECODE_STEPS = 128
 BATCH_SIZES = (1, 4, 16)
 RULE = (
-    "pp512, tg128 and batch are means of the repetitions' rates, as llama-bench has them; the "
+    "pp512, tg128 and batch are means of the runs' rates, as llama-bench has them (each repetition "
+    "has several runs of pp512, the engines taking turns, and one of tg128); the "
     "bench sheet gets their medians, which one disturbed run cannot move. A round's ceiling is its "
     "best sample; the run's is the median of the rounds, one before each repetition and one after "
-    "the last. MFU and MBU are medians of the repetitions' shares of ceilings sampled beside them, "
+    "the last. MFU and MBU are medians of the runs' shares of ceilings sampled beside them, "
     "for a machine's speed may change within seconds: prefill's of the mean of one sample before "
     "and one after it (of products of the size with the highest median over the run, so that the "
     "luck of a moment is no ceiling), decode's of the median of readings that took turns with its "

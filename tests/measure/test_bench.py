@@ -91,8 +91,8 @@ def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[s
         return next(rounds)
 
     ours, theirs = (
-        Scripted("ours", [1.0, 2.0], [2.0, 4.0]),
-        Scripted("theirs", [2.0, 2.0], [4.0, 16.0]),
+        Scripted("ours", [1.0] * bench.PREFILL_TURNS + [2.0] * bench.PREFILL_TURNS, [2.0, 4.0]),
+        Scripted("theirs", [2.0] * 2 * bench.PREFILL_TURNS, [4.0, 16.0]),
     )
     monkeypatch.setattr(bench, "measure_ceilings", measure)
     monkeypatch.setattr(bench, "Beside", ScriptedBeside)
@@ -104,7 +104,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[s
 
 def test_runs_alternate_between_ceilings(scripted: list[str]) -> None:
     run_bench("tiny", threads=1, vs="transformers", repetitions=2)
-    once = ["flops", "ours pp512", "flops", "flops", "theirs pp512", "flops"]
+    once = ["flops", *["ours pp512", "flops", "theirs pp512", "flops"] * bench.PREFILL_TURNS]
     for part in range(bench.DECODE_STEPS // bench.TURN_PASSES):
         turns = ["ours", 1], ["theirs", 1], ["ours", 4], ["ours", 16]
         once += [*(f"{name} part {part} x {size}" for name, size in turns), "reads"]
@@ -115,7 +115,7 @@ def test_runs_alternate_between_ceilings(scripted: list[str]) -> None:
 
 def test_every_figure_follows_from_the_samples(scripted: list[str], tiny: LoadedModel) -> None:
     record = run_bench("tiny", threads=1, vs="transformers", repetitions=2)
-    assert record["samples"]["pp512"]["samples"] == [512.0, 256.0]
+    assert record["samples"]["pp512"]["samples"] == [512.0] * 3 + [256.0] * 3
     assert record["samples"]["peer tg128"]["samples"] == [32.0, 8.0]
     assert record["pp512"] == 384.0, "the mean of rates, as llama-bench has it"
     assert record["tg128"] == 48.0
@@ -127,9 +127,10 @@ def test_every_figure_follows_from_the_samples(scripted: list[str], tiny: Loaded
     assert record["ceilings"]["read_bytes_per_s"] == 8e9
     assert len(record["ceilings"]["rounds"]) == 3
     per_token = counts.prefill_flops(tiny.config, 512) / 512
-    # Each repetition's own ceilings: 1 and 2 around ours, 4 and 8 around theirs, then 16 and 32.
-    assert record["mfu"] == pytest.approx(per_token * (512 / 1.5e9 + 256 / 24e9) / 2)
-    assert record["peer"]["mfu"] == pytest.approx(per_token * (256 / 6e9 + 256 / 96e9) / 2)
+    # Each pass's own ceilings: 1 and 2 around ours, 2 and 4 around theirs, 4 and 8 around ours; in
+    # the middle of six, 16 and 32 around ours with 512 tokens/s, 128 and 256 with 256.
+    assert record["mfu"] == pytest.approx(per_token * (512 / 24e9 + 256 / 192e9) / 2)
+    assert record["peer"]["mfu"] == pytest.approx(per_token * (256 / 48e9 + 256 / 384e9) / 2)
     step = counts.decode_bytes(tiny.config, 4, 1, 64.5)
     assert record["mbu"] == pytest.approx(step * (64 / 5e9 + 32 / 5e9) / 2)
     assert record["batch_use"]["16"]["mbu"] == pytest.approx(

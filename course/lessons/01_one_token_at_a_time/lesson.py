@@ -622,7 +622,8 @@ import inspect
 from minipd.engine import attention as engine_attention
 from minipd.model.decoder import DecoderLayer
 
-print(inspect.getsource(DecoderLayer.forward))
+for part in (DecoderLayer.forward, DecoderLayer.feed_forward):
+    print(inspect.getsource(part))
 
 # %% [markdown]
 # It is `mixed = attend(...)`.
