@@ -628,11 +628,11 @@ for part in (DecoderLayer.forward, DecoderLayer.feed_forward):
 # %% [markdown]
 # It is `mixed = attend(...)`.
 #
-# And here is the engine's attention for a whole prompt. On a processor, a prompt of middling length
-# leaves it at once for `_prompt_in_blocks`: our four steps once more, written out for blocks of
-# rows, which is quicker there. That is what ran for the first answer of this lesson. For every other
-# prompt, the short story's for one, the four steps are a single call: `is_causal` is the mask,
-# `enable_gqa` repeats the shared heads, and the division by the root of D is built in.
+# And here is the engine's attention for a whole prompt: the four steps are a single call.
+# `is_causal` is the mask, `enable_gqa` repeats the shared heads, and the division by the root of D
+# is built in. On a processor, a prompt of middling length takes another way, `PromptInBlocks`: our
+# four steps once more, written out for blocks of rows, which is quicker there. That is what ran for
+# the first answer of this lesson.
 
 # %%
 print(inspect.getsource(engine_attention._prompt))
