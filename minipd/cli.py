@@ -83,7 +83,9 @@ def bench(
     vs: Annotated[
         Literal["transformers"] | None, typer.Option(help="Measure this engine side by side.")
     ] = None,
-    repetitions: Annotated[int, typer.Option(min=1, help="Timed runs of each test.")] = 5,
+    repetitions: Annotated[
+        int, typer.Option(min=1, help="Rounds: three runs of pp512, one of tg128 in each.")
+    ] = 5,
     json_path: JsonFile = None,
     sheet: Annotated[bool, typer.Option(help="Add a line to your bench sheet.")] = True,
 ) -> None:

@@ -52,7 +52,7 @@ class RawRuns:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The model's work per token: turns the repetitions' rates, and the ceilings sampled beside
+    """The model's work per token: turns the runs' rates, and the ceilings sampled beside
     them, into MFU and MBU."""
 
     config: ModelConfig

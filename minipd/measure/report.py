@@ -112,7 +112,7 @@ def _bench_notes(record: dict[str, Any]) -> list[str]:
         f"mean context is {record['work']['tg128_mean_context']:g} tokens."
     ]
     notes.append(
-        "tokens/s and sd are the mean and the standard deviation of the repetitions' rates, as "
+        "tokens/s and sd are the mean and the standard deviation of the runs' rates, as "
         "llama.cpp's llama-bench reports them; the bench sheet, MFU and MBU use the median, which "
         "one disturbed run cannot move. MFU and MBU are shares of ceilings sampled beside the runs "
         f"({_beside(ceilings)})."
