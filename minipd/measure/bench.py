@@ -2,7 +2,8 @@
 
 `pp512` and `tg128` are llama-bench's tests: prefill tokens/s of a 512-token prompt, and decode
 tokens/s over 128 single-token passes from depth 0; the mean of the runs' rates and its standard
-deviation. A repetition runs pp512 three times and tg128 once. Batched decode runs the same 128 passes with more sequences in each.
+deviation. A repetition runs pp512 three times and tg128 once. Batched decode runs the same 128
+passes with more sequences in each.
 """
 
 from __future__ import annotations
