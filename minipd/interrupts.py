@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Any
 
@@ -53,6 +54,21 @@ def held_back() -> Generator[None]:
         signal.signal(signal.SIGINT, handler)
         if hold.came:
             signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def unseen_by_children() -> Generator[None]:
+    """Processes started in this block never see Ctrl-C, not even while they still import; here it
+    takes effect after the block. Changes nothing on Windows."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # its first start would let the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

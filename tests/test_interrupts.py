@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 import signal
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 import minipd
-from minipd.interrupts import held_back, let_through
+from minipd.interrupts import held_back, let_through, unseen_by_children
 from minipd.llm import LLM
 from minipd.measure.invariants import check_timeline
 from minipd.model.load import LoadedModel, load
@@ -176,3 +177,22 @@ def test_other_threads_hold_nothing() -> None:
     thread.start()
     thread.join()
     assert handlers == [signal.default_int_handler]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc to see what a process blocks")
+def test_processes_started_unseen_never_hear_it() -> None:
+    """A worker that still imports when Ctrl-C comes must not print a traceback of its own."""
+
+    def blocked(status: str) -> bool:
+        (line,) = (x for x in Path(status).read_text().splitlines() if x.startswith("SigBlk"))
+        return bool(int(line.split()[1], 16) >> (signal.SIGINT - 1) & 1)
+
+    process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
+    with unseen_by_children():
+        process.start()
+    try:
+        assert blocked(f"/proc/{process.pid}/status")
+        assert not blocked("/proc/thread-self/status")
+    finally:
+        process.kill()
+        process.join()

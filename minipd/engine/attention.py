@@ -92,7 +92,7 @@ class GatherAttention:
         if q.device.type != "cpu" or q.dtype != torch.float32 or length not in BLOCKED_LENGTHS:
             return _prompt(q, k, v)
         if length not in self.in_blocks:
-            self.in_blocks[length] = PromptInBlocks(length, q.shape[1], k.shape[1], q.shape[2])
+            self.in_blocks[length] = PromptInBlocks(q, k.shape[1])
         return self.in_blocks[length](q, k, v)
 
 
@@ -128,15 +128,17 @@ class PromptInBlocks:
     time, which is still in the processor's cache. So a result is valid until the next call.
     """
 
-    def __init__(self, num_tokens: int, num_heads: int, num_kv_heads: int, size: int) -> None:
+    def __init__(self, q: Tensor, num_kv_heads: int) -> None:
+        """For queries such as `q` (T, H, D), of which only shape, dtype and device matter."""
+        num_tokens, num_heads, size = q.shape
         group = num_heads // num_kv_heads  # G
-        self.queries = torch.empty(num_kv_heads, num_tokens, group * size)  # (K, T, G D)
-        self.keys = torch.empty(num_kv_heads, num_tokens, size)  # (K, T, D)
+        self.queries = q.new_empty(num_kv_heads, num_tokens, group * size)  # (K, T, G D)
+        self.keys = q.new_empty(num_kv_heads, num_tokens, size)  # (K, T, D)
         self.values = torch.empty_like(self.keys)  # (K, T, D)
-        self.mixed = torch.empty(num_tokens, num_kv_heads, group, size)  # (T, K, G, D)
-        self.scores = torch.empty(num_heads * BLOCK_ROWS * num_tokens)  # (K rows G T,)
-        self.out = torch.empty(num_kv_heads, BLOCK_ROWS * group, size)  # (K, rows G, D)
-        hidden = torch.full((BLOCK_ROWS, BLOCK_ROWS), float("-inf")).triu_(1)  # later tokens
+        self.mixed = q.new_empty(num_tokens, num_kv_heads, group, size)  # (T, K, G, D)
+        self.scores = q.new_empty(num_heads * BLOCK_ROWS * num_tokens)  # (K rows G T,)
+        self.out = q.new_empty(num_kv_heads, BLOCK_ROWS * group, size)  # (K, rows G, D)
+        hidden = q.new_full((BLOCK_ROWS, BLOCK_ROWS), float("-inf")).triu_(1)  # later tokens
         self.hidden = hidden.repeat_interleave(group, 0)  # (rows G, rows)
         ends = range(BLOCK_ROWS, num_tokens + BLOCK_ROWS, BLOCK_ROWS)
         self.blocks = [self._block(end - BLOCK_ROWS, min(end, num_tokens)) for end in ends]

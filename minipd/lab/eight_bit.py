@@ -74,8 +74,8 @@ class EightBitLayer(nn.Module):
         self.qkv, self.o = product_of(layer.qkv, kind), product_of(layer.o, kind)
         self.gate_up, self.down = product_of(layer.gate_up, kind), product_of(layer.down, kind)
 
-    def forward(self, index: int, x: Tensor, turns: Tensor, attend: Attend) -> Tensor:
-        """Layer number `index` on `x` (T, E)."""
+    def forward(self, index: int, x: Tensor, turns: Tensor, attend: Attend, _: Tensor) -> Tensor:
+        """Layer number `index` on `x` (T, E); it needs no scratch."""
         c, eps = self.plain.config, self.plain.config.rms_norm_eps
         qkv = self.qkv(rms_norm(x, self.plain.input_norm, eps)).view(len(x), -1, c.head_dim)
         q, k, v = qkv.split((c.num_heads, c.num_kv_heads, c.num_kv_heads), dim=1)

@@ -143,8 +143,10 @@ class ModelConfig:
 def _architecture(raw: Mapping[str, Any]) -> str:
     names = raw.get("architectures") or []
     if not names:
+        kind = str(raw.get("model_type"))[:80]
         raise UnsupportedModelError(
-            "The config.json names no architecture; is it a language model?"
+            f"The config.json (model_type {kind!r}) names no architecture; "
+            f"minipd reads {', '.join(SUPPORTED.values())}."
         )
     if not isinstance(names, list):
         raise damaged("architectures", names, "a list of names")

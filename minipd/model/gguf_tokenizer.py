@@ -34,7 +34,9 @@ def write_tokenizer(path: Path, model: str, cut: str, folder: Path) -> None:
         plain: Any = PreTrainedTokenizerFast
         tokenizer = plain.from_pretrained(str(path.parent), gguf_file=path.name)
         tokenizer.save_pretrained(folder)
-    except Exception as error:  # the tokenizers library has no error class of its own
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the tokenizers library may panic, which is no `Exception`
         why = first_line(error)
         raise ModelLoadError(f"{path.name} has an unusable tokenizer ({why}).") from error
     if byte_level:

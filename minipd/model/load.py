@@ -163,8 +163,10 @@ def _tokenizer(folder: Path) -> Any:
     try:
         # Never ask, never run: a config.json may name programs as well.
         return kind.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
-    except Exception as error:
-        # Each tokenizer family fails in its own way on missing or damaged files.
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        # Each tokenizer family fails in its own way on missing or damaged files, or even panics.
         raise ModelLoadError(
             f"{folder} has no usable tokenizer ({first_line(error)}): add its tokenizer.json and "
             "tokenizer_config.json."

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from minipd.cache.tier_sizes import TierSizes
+from minipd.interrupts import unseen_by_children
 from minipd.pools import messages as m
 from minipd.pools.loop import process_main, serve
 
@@ -88,7 +89,8 @@ class ProcessWorker:
         self._has_spoken = False
         args = (spec.cpus, spec.threads, pickled, theirs, self._beat)
         self.process = context.Process(target=process_main, args=args, name=spec.name, daemon=True)
-        self.process.start()
+        with unseen_by_children():
+            self.process.start()
         theirs.close()
         self._outbox: queue.SimpleQueue[m.ToWorker | None] = queue.SimpleQueue()
         self._sender = threading.Thread(target=self._send_all, name=f"to {spec.name}", daemon=True)

@@ -85,6 +85,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"architectures": ["GPT2LMHeadModel"]}, "Qwen3"),
     ({"architectures": ["MixtralForCausalLM"]}, "Mistral"),
     ({}, "names no architecture"),
+    ({"model_type": "gpt2"}, "'gpt2'.*Llama"),
     (raw(rope_scaling={"rope_type": "yarn", "factor": 4.0}), "yarn"),
     (raw(rope_scaling={"type": "dynamic", "factor": 4.0}), "dynamic"),
     (raw(rope_parameters={"rope_type": "linear"}), "factor"),

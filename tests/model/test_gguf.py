@@ -262,6 +262,23 @@ def test_merges_that_are_none(make_gguf: Any, monkeypatch: pytest.MonkeyPatch) -
         load(path)
 
 
+def test_a_panic_inside_the_tokenizers_library_is_told_as_an_error(
+    make_gguf: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merge whose result the vocabulary lacks was seen to raise what is no `Exception`."""
+
+    class Panic(BaseException):
+        pass
+
+    def panic(*_: Any, **__: Any) -> None:
+        raise Panic("range end index 2 out of range")
+
+    path, _ = make_gguf()
+    monkeypatch.setattr("transformers.PreTrainedTokenizerFast.from_pretrained", panic)
+    with pytest.raises(ModelLoadError, match="unusable tokenizer .range end"):
+        load(path)
+
+
 def test_unknown_quantisation(make_gguf: Any) -> None:
     path, _ = make_gguf(quant=Quant.Q8_0, hidden_size=256)
     whole = path.read_bytes()
