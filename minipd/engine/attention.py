@@ -70,14 +70,14 @@ class GatherAttention:
         if self.on_stored is not None:
             self.on_stored(layer)
         if len(self.spans) == 1 and self.spans[0].is_whole_prompt:
-            return _pad(self._prompt(q, k, v), num_padding)
+            return _pad(self._whole_prompt(q, k, v), num_padding)
         out = torch.empty_like(q)  # (T, H, D)
         scaled = q * q.shape[-1] ** -0.5  # (T, H, D)
         row = 0
         for span in self.spans:
             end = row + span.count
             if span.is_whole_prompt:
-                out[row:end] = self._prompt(q[row:end], k[row:end], v[row:end])
+                out[row:end] = self._whole_prompt(q[row:end], k[row:end], v[row:end])
             elif span.count == 1 and q.dtype == torch.float32:
                 _one_token(scaled[row], *self.store.read(layer, span.slots), out[row])
             else:
@@ -86,7 +86,7 @@ class GatherAttention:
             row = end
         return _pad(out, num_padding)
 
-    def _prompt(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def _whole_prompt(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """A whole prompt's attention, in blocks where that is quicker."""
         length = len(q)
         if q.device.type != "cpu" or q.dtype != torch.float32 or length not in BLOCKED_LENGTHS:

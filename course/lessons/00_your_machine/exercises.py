@@ -65,7 +65,8 @@ check("00.1", honest_rate)
 # of `sequences` answers at once. While the processor multiplies, the next weights are already on
 # their way, so reading and arithmetic overlap. You may leave out everything but the weights.
 #
-# Return the time in seconds and what sets it: `"memory"` or `"arithmetic"`.
+# Return the time in seconds and what sets it: `"memory"` (the reading ceiling) or `"arithmetic"`;
+# where both take the same time, either will do.
 
 
 # %% tags=["exercise", "exercise-2"]

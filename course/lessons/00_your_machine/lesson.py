@@ -13,8 +13,8 @@
 #
 # **Minutes:** 60 for this notebook, 15 for the quiz at its end, 30 for the two exercises.
 #
-# **You need:** some Python, and to have used a chatbot once. No GPU, no account, nothing about
-# transformers.
+# **You need:** some Python, to have used a chatbot once, and, for the first start, the internet (the
+# model is fetched once). No GPU, no account, nothing about transformers.
 #
 # **Afterwards you can**
 #
@@ -88,7 +88,7 @@ print(on_real_hardware(watched.tokens))
 # computed from step times that others published [freeze-70b-h100]: the same thing happens there,
 # and it takes longer documents to see it.
 #
-# The cell above served all requests a second time, on the same two workers. Only their roles were
+# `watch_freeze` served all requests a second time, on the same two workers. Only their roles were
 # different: one of them did nothing but read, the other nothing but write. Here are both runs, one
 # lane for each worker. Don't look for an explanation yet; just compare.
 
@@ -128,8 +128,8 @@ predict(
 # A language model reads and writes *tokens*: short words, or pieces of longer ones. Inside it are
 # very many numbers that it has learnt, its *weights* (also called parameters).
 #
-# **Prefill** is reading: all tokens of the prompt go through the model *at once*, and out comes the
-# first token of the answer.
+# **Prefill** is reading: all tokens of the *prompt* (the text that you send) go through the model
+# *at once*, and out comes the first token of the answer.
 #
 # **Decode** is writing: from then on, every further token needs a step of its own through the
 # *whole* model, because each token depends on the one before it.
@@ -216,6 +216,9 @@ show_table({"what": names, "here": [machine.cpu, threads, machine.memory_bytes /
 # and a number taken on battery says little about the machine. Close what you do not need, too. Even
 # then the clock is not constant: many processors run faster for a few seconds (*turbo*) until they
 # get warm, so a short measurement may flatter a machine that has rested.
+#
+# In the table, a *thread* is one line of work: with two of them, two cores compute at once. A GiB is
+# a little more than the GB below.
 
 # %% [markdown]
 # ## Two ceilings
@@ -273,26 +276,27 @@ print(f"Operations per byte read: {ceilings.ridge_flops_per_byte:.1f}")
 # %% [markdown]
 # ## How sure are we?
 #
-# A measurement without its spread is half a measurement. Here are all the samples behind the two
-# ceilings.
+# A measurement without its spread is half a measurement. Several sizes of product and several ways
+# to read were tried. Here are all the samples of those two that came out best: they are the ceilings.
 
 # %%
 samples = {"GFLOP/s": ceilings.best_product, "GB/s": ceilings.best_read}
 show_samples(samples, scale=1e9)
 
 # %% [markdown]
-# A ceiling is the *best* sample: nothing can make a computer faster than it is, but a great many
+# A ceiling is the *best* sample: that speed was reached, so the computer can do it, and a great many
 # things can make it slower for a moment. For everything else we take the *median*, the middle one
 # of the sorted samples, which one interrupted run cannot move. (With an even number of samples it
 # is half-way between the two in the middle.)
 #
 # In this course, the *spread* is always the width of the middle half of the samples, as a share of
 # their median: sort them, leave out the lowest and the highest quarter, and see how far the rest
-# reaches. If it reaches far, something else is using the machine, and we call the result
-# *indicative*: good for its order of magnitude, no more. The next cell says so in words.
+# reaches. If it reaches over more than a tenth, something was not constant (other programs, the
+# processor's clock), and we call the result *indicative*: good for its order of magnitude, no more.
+# The next cell says so in words.
 
 # %%
-print(ceilings.indicative_reason or "Nothing disturbed this measurement.")
+print(ceilings.indicative_reason or "The samples lie close together, and nobody else was busy.")
 
 # %% [markdown]
 # ## What goes wrong
@@ -391,8 +395,9 @@ print(f"prefill of 512 tokens: {prefill_ratio:.0f} operations for each byte of w
 print(f"this machine: {ceilings.ridge_flops_per_byte:.1f} in the time of fetching a byte")
 
 # %% [markdown]
-# You have both ceilings and the amount of work, so you can predict with a division. Should a step
-# of decode be limited by reading or by arithmetic? Which of the two divisions takes longer?
+# You have both ceilings and the amount of work, so you can predict with a division: operations by
+# the arithmetic ceiling, or bytes by the reading ceiling. Each gives a time. Which of the two is
+# longer for a step of decode? That one limits it, since reading and arithmetic go on side by side.
 
 # %%
 predict(
@@ -413,7 +418,8 @@ predict(
 # %% [markdown]
 # ## Measure them apart
 #
-# Prefill: one pass over a whole prompt. Decode: passes with one token each. One run of each for
+# A *pass* is one trip of tokens through the whole model. Prefill: one pass over a whole prompt.
+# Decode: passes with one token each. One run of each for
 # warm-up, then repetitions. The tokens are drawn at random, and decode starts with nothing read
 # before: the time of a step depends on how many tokens there are, not on what they say, and the
 # longer a conversation, the more there is to read besides the weights (lesson 02).
@@ -471,15 +477,16 @@ mbu = {phase: rate * read_bytes[phase] / ceilings.read_bytes_per_s for phase, ra
 show_use(rates, mfu, mbu)
 
 # %% [markdown]
-# There is the question of the whole course in one picture. Compare, phase by phase, which ceiling
-# it comes closer to. The next cell says it for your numbers.
+# In this picture lies the reason for the whole course. Compare, phase by phase, which ceiling it
+# comes closer to. The next cell says it for your numbers.
 
 # %%
 for phase in rates:
     near, far = sorted([(mfu[phase], "arithmetic"), (mbu[phase], "reading")], reverse=True)
     print(f"{phase}: {near[0]:.0%} of the {near[1]} ceiling, {far[0]:.0%} of the {far[1]} ceiling")
 same = (mfu["prefill"] > mbu["prefill"]) == (mfu["decode"] > mbu["decode"])
-print("Both lean on the same ceiling here." if same else "Each leaves what the other one needs.")
+also = "Both lean on the same ceiling here, one of them more; lesson 03 shows where that changes."
+print(also if same else "Each leaves what the other one needs.")
 
 # %% [markdown]
 # ## Why everybody's answer stopped
@@ -488,7 +495,8 @@ print("Both lean on the same ceiling here." if same else "Each leaves what the o
 # contract, nobody's next token can be written. The others do not get *slower*: their words come at
 # full speed, stop, and go on at full speed. (Nor is it a matter of writing for one person at a
 # time: a step can serve several answers at once, as lesson 04 shows.) How long is the stop on your
-# machine, in tokens that somebody else did not get?
+# machine, in tokens that somebody else did not get? (At the start of this lesson you counted it with
+# a smaller model and other documents, so do not expect the same number.)
 
 # %%
 freeze_s = 512 / prefill.median
@@ -498,7 +506,7 @@ print(f"In that time, decode would have taken {freeze_s * decode.median:.0f} ste
 # %%
 why_not = {
     GUESSES[0]: "there was no network at all between the workers and the picture.",
-    GUESSES[1]: "nobody's answer lost a word; all went on where they had stopped.",
+    GUESSES[1]: "the pause is as long as the reading of the document, whatever the memory holds.",
     GUESSES[3]: "every step does the same arithmetic, whichever word comes out.",
 }
 reveal("00.cause", GUESSES[2], why_not=why_not)
@@ -514,21 +522,22 @@ reveal("00.cause", GUESSES[2], why_not=why_not)
 # %% [markdown]
 # ## The same idea, full-size
 #
-# The measurement that you just used is part of the engine. Its two phases differ in one line each:
-# prefill is *one* piece of work with all tokens, decode is *many* with one token each.
+# The measurement that you just used is part of the engine. See what each phase hands to the model:
+# prefill is *one* chunk with all tokens, decode is one step for each token, and in a step a chunk
+# with that token alone (for one answer; with several, one such chunk for each).
 
 # %%
 import inspect
 
 print(inspect.getsource(MinipdEngine.prefill))
-print(inspect.getsource(MinipdEngine.decode))
+print(inspect.getsource(MinipdEngine.decode_in_parts))
 
 # %% [markdown]
 # ## The first line of your bench sheet
 #
 # The bench sheet is a file that stays with you through the course: one line for each measurement,
-# with prefill and decode in columns of their own. The rates on it are medians. `minipd sheet` shows
-# it in a terminal, and `minipd bench` adds lines with the full tests.
+# with prefill and decode in columns of their own. The rates of this line are medians; a line's note
+# says where it comes from. `minipd sheet` shows it in a terminal, and `minipd bench` adds lines with the full tests.
 
 # %%
 from minipd.measure import sheet

@@ -600,7 +600,7 @@ show_table({"what": names, "this machine": mine})
 
 # %% [markdown]
 # Beside it, a run that was recorded on another day [waits-recorded]: on one core of a virtual
-# machine (Intel Xeon, 29 November 2026) the same model read 512 tokens in 1.13 s and wrote one in
+# machine (Intel Xeon, 29 November 2026) SmolLM2-135M read 512 tokens in 1.13 s and wrote one in
 # 50 ms, so that the late start was as long as 23 gaps. Its samples are in
 # `benchmarks/raw/phases-2026-11-29-c.json`.
 #
@@ -631,8 +631,8 @@ for part in (DecoderLayer.forward, DecoderLayer.feed_forward):
 # And here is the engine's attention for a whole prompt: the four steps are a single call.
 # `is_causal` is the mask, `enable_gqa` repeats the shared heads, and the division by the root of D
 # is built in. On a processor, a prompt of middling length takes another way, `PromptInBlocks`: our
-# four steps once more, written out for blocks of rows, which is quicker there. That is what ran for
-# the first answer of this lesson.
+# four steps once more, written out for blocks of rows, which is quicker there. With SmolLM2, that
+# is what read the contract in this lesson.
 
 # %%
 print(inspect.getsource(engine_attention._prompt))
@@ -686,7 +686,7 @@ show_table(rates | {"note": [kept.note]}, f"Kept on {kept.date[:10]} at {kept.da
 # **What we left out.** How a token's position gets into its key (it is turned by an angle, one
 # for each position: the engine's `rotate`); the rest of a layer, which works on each token alone;
 # choosing a token by lot instead of greedily; where the weights come from. None of it changes
-# what you proved.
+# what you found.
 
 # %% [markdown]
 # ## How well do you predict?
