@@ -19,6 +19,7 @@ BUDGETS = {
     # And by 155 for experts (experts.py, expert_config.py, the sparse layer).
     # And for blocks that go down to a tier and come back (allocator, worker, schedulers).
     # And by 35 for the rule of step times, which paced and simulated workers had each.
+    # And by 20 for a whole prompt's attention prepared once per batch, and unheard interrupts.
     "engine": 2090,
     # Several workers: hand-off, coordinator, supervision. Raised from 1,800 for roles that change
     # while requests run (roles.py) and for what watches and decides (watch.py, controller.py).
